@@ -1,0 +1,1 @@
+//! Clients of a Kafka cluster: connection, admin, producer, consumer.

@@ -1,0 +1,1 @@
+//! The console port: health and metrics now, pages later.

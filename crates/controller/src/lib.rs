@@ -1,0 +1,1 @@
+//! The controller's state machines: events in, actions out. No I/O.

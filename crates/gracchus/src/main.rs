@@ -1,0 +1,3 @@
+//! The command line: parses it and wires the rooms together.
+
+fn main() {}

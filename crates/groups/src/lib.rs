@@ -1,0 +1,1 @@
+//! The group coordinator as a state machine, and its stored records. No I/O.

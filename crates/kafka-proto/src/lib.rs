@@ -1,0 +1,1 @@
+//! Kafka's requests, responses and stored records: generated types, encoder and decoder. No I/O.

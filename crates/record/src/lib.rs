@@ -1,0 +1,1 @@
+//! Record batches, legacy message sets, compression and checksums. No I/O.

@@ -1,0 +1,1 @@
+//! Kafka's znodes: paths, JSON, typed reads, conditional writes, watches.

@@ -1,0 +1,1 @@
+//! A ZooKeeper session: pipelining, watches in one ordered queue, re-attachment.

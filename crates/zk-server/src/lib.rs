@@ -1,0 +1,1 @@
+//! The coordination server: znode tree, sessions, watches, transaction log, snapshots, listeners.
