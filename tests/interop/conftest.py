@@ -1,0 +1,34 @@
+import pathlib
+
+import pytest
+
+from servers import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """One server shared by the tests that only add topics and groups of their own."""
+    c = Cluster(tmp_path_factory.mktemp("cluster")).start()
+    yield c
+    c.remove()
+
+
+@pytest.fixture
+def own_cluster(tmp_path):
+    """Makes servers that the test may stop, kill and configure: own_cluster(config) -> Cluster, not yet started."""
+    made = []
+
+    def make(config=None, directory=None, **options):
+        c = Cluster(directory or pathlib.Path(tmp_path) / f"c{len(made)}", config, **options)
+        made.append(c)
+        return c
+
+    yield make
+    for c in made:
+        c.remove()
+
+
+@pytest.fixture
+def topic(request):
+    """A topic name that only this test uses."""
+    return request.node.name.replace("[", "-").replace("]", "").replace("_", "-")[:200]
