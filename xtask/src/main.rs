@@ -1,3 +1,25 @@
-//! The project's own commands.
+//! The project's own commands: `cargo xtask COMMAND`.
 
-fn main() {}
+mod test;
+mod tools;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own commands")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Sets up what the tests need and runs them: format, lints, unit, golden and interop tests.
+    Test(test::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Test(options) => test::all_parts(&options),
+    }
+}
