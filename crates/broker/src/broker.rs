@@ -1,0 +1,61 @@
+//! The running broker. Built once at start; every handler and every background task works on these parts.
+//!
+//! How a part is made (convention for [`crate::replica`], [`crate::group`], [`crate::controller`]):
+//! `X::new(...)` builds it without starting anything, then [`Broker`] is put into an `Arc`, then
+//! `x.start(&Arc<Broker>)` spawns its tasks on `broker.tasks` (a `TaskTracker`), which end when `broker.shutdown`
+//! (a `CancellationToken`) is cancelled. Tasks may hold an `Arc<Broker>`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::ConfigStore;
+use crate::metadata::MetadataCache;
+
+/// Who this broker is.
+#[derive(Debug)]
+pub struct Identity {
+    /// `broker.id`.
+    pub broker_id: i32,
+    /// `/cluster/id`.
+    pub cluster_id: String,
+    /// czxid of `/brokers/ids/N`; -1 before the registration; changes when the session was lost.
+    broker_epoch: AtomicI64,
+}
+
+impl Identity {
+    /// An identity not registered yet.
+    pub fn new(broker_id: i32, cluster_id: String) -> Self {
+        Self {
+            broker_id,
+            cluster_id,
+            broker_epoch: AtomicI64::new(-1),
+        }
+    }
+
+    /// The present broker epoch, -1 before the first registration.
+    pub fn broker_epoch(&self) -> i64 {
+        self.broker_epoch.load(Ordering::Acquire)
+    }
+
+    /// Called after each registration.
+    pub fn set_broker_epoch(&self, czxid: i64) {
+        self.broker_epoch.store(czxid, Ordering::Release);
+    }
+}
+
+/// The parts of a running broker.
+pub struct Broker {
+    /// Who it is.
+    pub identity: Identity,
+    /// Static and dynamic configs: `config.current()` for the broker's, `config.topic(name)` for a topic's.
+    pub config: Arc<ConfigStore>,
+    /// The cluster as UpdateMetadata told it.
+    pub metadata: Arc<MetadataCache>,
+    /// Cancelled when the broker stops; every task watches it.
+    pub shutdown: CancellationToken,
+    /// Background tasks; awaited at shutdown.
+    pub tasks: TaskTracker,
+}

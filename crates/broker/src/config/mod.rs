@@ -1,0 +1,26 @@
+//! `server.properties`, topic configs and their dynamic overlays.
+//!
+//! Precedence, highest first: `/config/topics/T` (topic keys) > `/config/brokers/N` > `/config/brokers/<default>` >
+//! `server.properties` > Kafka's default. [`ConfigStore`] holds all layers and gives typed results:
+//! [`ConfigStore::current`] for the broker, [`ConfigStore::topic`] for a topic. Who must act on a change subscribes with
+//! [`ConfigStore::changes`].
+
+/// The broker's typed values.
+pub mod broker_config;
+/// Kafka's definitions of all keys.
+pub mod catalogue;
+/// What can be wrong.
+pub mod error;
+/// `.properties` files by Java's rules.
+pub mod properties;
+/// The layers and what follows from them.
+pub mod store;
+/// A topic's typed values.
+pub mod topic_config;
+/// Texts to values.
+pub mod value;
+
+pub use broker_config::BrokerConfig;
+pub use error::ConfigError;
+pub use store::{Change, ConfigStore};
+pub use topic_config::TopicConfig;

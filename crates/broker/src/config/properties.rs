@@ -1,0 +1,1 @@
+//! `.properties` files by Java's rules.
