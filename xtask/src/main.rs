@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask COMMAND`.
 
+mod codegen;
 mod test;
 mod tools;
 
@@ -16,10 +17,13 @@ struct Arguments {
 enum Command {
     /// Sets up what the tests need and runs them: format, lints, unit, golden and interop tests.
     Test(test::Options),
+    /// Generates crates/kafka-proto/src/generated from kafka-messages.txt.
+    Codegen(codegen::Options),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Test(options) => test::all_parts(&options),
+        Command::Codegen(options) => codegen::run(&options),
     }
 }
