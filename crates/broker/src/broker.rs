@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::ConfigStore;
 use crate::metadata::MetadataCache;
+use crate::metrics::Metrics;
 
 /// Who this broker is.
 #[derive(Debug)]
@@ -54,8 +55,29 @@ pub struct Broker {
     pub config: Arc<ConfigStore>,
     /// The cluster as UpdateMetadata told it.
     pub metadata: Arc<MetadataCache>,
+    /// Counters.
+    pub metrics: Metrics,
+    /// dataVersion of `/feature`, -1 when there is none (inter.broker.protocol.version below 2.7).
+    pub features_epoch: AtomicI64,
     /// Cancelled when the broker stops; every task watches it.
     pub shutdown: CancellationToken,
     /// Background tasks; awaited at shutdown.
     pub tasks: TaskTracker,
+}
+
+impl Broker {
+    /// What ApiVersions says of the finalized features.
+    pub fn finalized_features_epoch(&self) -> i64 {
+        self.features_epoch.load(Ordering::Acquire)
+    }
+}
+
+impl crate::net::Service for Arc<Broker> {
+    async fn answer(
+        &self,
+        connection: &Arc<crate::context::ConnectionInfo>,
+        frame: bytes::Bytes,
+    ) -> crate::net::Outcome {
+        crate::api::dispatch(self, connection, frame).await
+    }
 }

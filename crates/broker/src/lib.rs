@@ -25,6 +25,8 @@ pub mod group;
 pub mod lifecycle;
 /// What this broker knows of the cluster: brokers, topics, leaders; fed by UpdateMetadata.
 pub mod metadata;
+/// Counters and gauges, as text for Prometheus.
+pub mod metrics;
 /// Listeners, connections, frames, limits.
 pub mod net;
 /// The replicas of this broker: produce, fetch, replication, purgatories.

@@ -11,16 +11,26 @@ pub mod broker_config;
 pub mod catalogue;
 /// What can be wrong.
 pub mod error;
+/// `listeners` and its relatives.
+pub mod listeners;
+/// From files and the command line to checked values.
+pub mod load;
 /// `.properties` files by Java's rules.
 pub mod properties;
 /// The layers and what follows from them.
 pub mod store;
 /// A topic's typed values.
 pub mod topic_config;
+/// One value against its definition.
+pub mod validate;
 /// Texts to values.
 pub mod value;
+/// Protocol versions by name.
+pub mod version;
 
 pub use broker_config::BrokerConfig;
 pub use error::ConfigError;
+pub use listeners::{Listener, Listeners, SecurityProtocol};
+pub use load::{Loaded, Origin, Sources};
 pub use store::{Change, ConfigStore};
 pub use topic_config::TopicConfig;

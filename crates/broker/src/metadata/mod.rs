@@ -8,17 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use gracchus_kafka_proto::Uuid;
 use hashbrown::HashMap;
 use tokio::sync::watch;
-
-// Until the codec's own type is there.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Uuid([u8; 16]);
-impl Uuid {
-    /// No id.
-    pub const ZERO: Self = Self([0; 16]);
-}
 
 /// One listener of one live broker.
 #[derive(Debug, Clone, PartialEq, Eq)]

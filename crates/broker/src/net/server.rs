@@ -1,0 +1,247 @@
+//! Binding the listeners and accepting on them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
+
+use super::Service;
+use super::connection::{self, Shared};
+use super::limits::ConnectionCounter;
+use crate::config::Listener;
+use crate::context::{ConnectionInfo, Principal};
+
+/// A listener that cannot be had.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// Somebody has the port.
+    #[error(
+        "listener {listener}: port {port} is in use by another process. Stop that process (`ss -ltnp 'sport = :{port}'` \
+         names it), or give this broker another port in `listeners` (gracchus start: --kafka-port)."
+    )]
+    InUse {
+        /// As configured.
+        listener: String,
+        /// The port.
+        port: u16,
+    },
+    /// Its host has no address here.
+    #[error(
+        "listener {listener}: its host cannot be resolved to an address of this machine: {reason}"
+    )]
+    Unresolvable {
+        /// As configured.
+        listener: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// Anything else.
+    #[error("listener {listener}: cannot bind {address}: {reason}")]
+    Other {
+        /// As configured.
+        listener: String,
+        /// Resolved.
+        address: SocketAddr,
+        /// What the system said.
+        reason: io::Error,
+    },
+}
+
+/// Sizes of socket buffers; None leaves them to the system, which tunes them by itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SocketOptions {
+    /// `socket.send.buffer.bytes`.
+    pub send_buffer: Option<usize>,
+    /// `socket.receive.buffer.bytes`.
+    pub receive_buffer: Option<usize>,
+    /// `socket.listen.backlog.size`.
+    pub backlog: i32,
+}
+
+/// A bound listener that does not accept yet: clients are refused, and the port is ours.
+#[derive(Debug)]
+pub struct Bound {
+    /// As configured, with the port that it really has.
+    pub listener: Listener,
+    /// Where.
+    pub address: SocketAddr,
+    socket: Socket,
+    options: SocketOptions,
+}
+
+/// Binds a listener. An empty host is every address, IPv4 and IPv6.
+pub fn bind(listener: &Listener, options: SocketOptions) -> Result<Bound, BindError> {
+    let addresses: Vec<SocketAddr> = if listener.host.is_empty() {
+        vec![
+            SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), listener.port),
+            SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), listener.port),
+        ]
+    } else {
+        let unresolvable = |reason: String| BindError::Unresolvable {
+            listener: listener.to_string(),
+            reason,
+        };
+        let mut found: Vec<SocketAddr> = (listener.host.as_str(), listener.port)
+            .to_socket_addrs()
+            .map_err(|e| unresolvable(e.to_string()))?
+            .collect();
+        if found.is_empty() {
+            return Err(unresolvable("no address".into()));
+        }
+        // as Java: IPv4 first where a name has both
+        found.sort_by_key(SocketAddr::is_ipv6);
+        found.truncate(1);
+        found
+    };
+    let mut last = None;
+    for address in addresses {
+        match bind_address(address, options) {
+            Ok(socket) => {
+                let address = socket
+                    .local_addr()
+                    .ok()
+                    .and_then(|a| a.as_socket())
+                    .unwrap_or(address);
+                let listener = Listener {
+                    port: address.port(),
+                    ..listener.clone()
+                };
+                return Ok(Bound {
+                    listener,
+                    address,
+                    socket,
+                    options,
+                });
+            }
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+                return Err(BindError::InUse {
+                    listener: listener.to_string(),
+                    port: listener.port,
+                });
+            }
+            Err(reason) => {
+                last = Some(BindError::Other {
+                    listener: listener.to_string(),
+                    address,
+                    reason,
+                })
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| BindError::Unresolvable {
+        listener: listener.to_string(),
+        reason: "no address".into(),
+    }))
+}
+
+fn bind_address(address: SocketAddr, options: SocketOptions) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    if let Some(bytes) = options.receive_buffer {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    socket.bind(&address.into())?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+impl Bound {
+    /// Begins to accept; the tasks run on `tasks` until `shared.stop`.
+    pub fn accept<S: Service>(
+        self,
+        privileged: bool,
+        service: Arc<S>,
+        shared: Arc<Shared>,
+        counter: Arc<ConnectionCounter>,
+        tasks: &TaskTracker,
+    ) -> io::Result<()> {
+        self.socket.listen(self.options.backlog)?;
+        let listener = TcpListener::from_std(self.socket.into())?;
+        let name = self.listener.name.clone();
+        let options = self.options;
+        let connections = tasks.clone();
+        tasks.spawn(async move {
+            loop {
+                let accepted = tokio::select! {
+                    () = shared.stop.cancelled() => return,
+                    accepted = accept_one(&listener, &counter, privileged) => accepted,
+                };
+                let (stream, peer) = match accepted {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        // out of descriptors or memory: the pending connection stays in the backlog meanwhile
+                        if shared.lines.admit(std::time::Instant::now()).is_some() {
+                            tracing::error!(listener = %name, %error, "cannot accept a connection; trying again");
+                        }
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        continue;
+                    }
+                };
+                let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+                let place = match counter.enter(peer.ip()) {
+                    Ok(place) => place,
+                    Err(too_many) => {
+                        if let Some(left_out) = shared.lines.admit(std::time::Instant::now()) {
+                            tracing::warn!(
+                                "rejected a connection of {peer} on listener {name}: that address holds {} already, the \
+                                 limit of max.connections.per.ip ({left_out} such lines left out before)",
+                                too_many.limit
+                            );
+                        }
+                        continue;
+                    }
+                };
+                prepare(&stream, options);
+                let local = stream.local_addr().unwrap_or(self.address);
+                let info = Arc::new(ConnectionInfo {
+                    peer,
+                    local: SocketAddr::new(local.ip().to_canonical(), local.port()),
+                    listener_name: name.clone(),
+                    privileged,
+                    principal: Principal::anonymous(),
+                    client_software: parking_lot::Mutex::new(None),
+                });
+                let (service, shared) = (service.clone(), shared.clone());
+                connections.spawn(async move {
+                    connection::serve(stream, info, service, shared).await;
+                    drop(place);
+                });
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Brokers must get through when clients hold all connections, so `max.connections` stops only the others.
+async fn accept_one(
+    listener: &TcpListener,
+    counter: &ConnectionCounter,
+    privileged: bool,
+) -> io::Result<(TcpStream, SocketAddr)> {
+    if !privileged {
+        counter.wait_for_room().await;
+    }
+    listener.accept().await
+}
+
+/// As Kafka: no Nagle, keep-alive. A failure here is no reason to refuse the client.
+fn prepare(stream: &TcpStream, options: SocketOptions) {
+    let _ = stream.set_nodelay(true);
+    let socket = socket2::SockRef::from(stream);
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new());
+    if let Some(bytes) = options.send_buffer {
+        let _ = socket.set_send_buffer_size(bytes);
+    }
+}
