@@ -325,10 +325,19 @@ fn field_flexible(context: &Context<'_>, field: &Field) -> &'static str {
     }
 }
 
+/// The local variable that a field is read into: none of the names that the code around it uses.
+fn local(field: &Field) -> String {
+    let name = snake_case(&field.name);
+    match name.as_str() {
+        "version" | "flexible" | "r" | "w" | "field" | "tag" => format!("{name}_value"),
+        _ => name,
+    }
+}
+
 fn decode(out: &mut String, context: &Context<'_>) {
     let mut body = String::new();
     for field in &context.shape.fields {
-        let name = snake_case(&field.name);
+        let name = local(field);
         let mut default = default_expression(field);
         if field.tag.is_some() {
             let annotation = if default.contains("Vec::new()") || default == "None" {
@@ -376,7 +385,12 @@ fn decode(out: &mut String, context: &Context<'_>) {
     out.push_str(&body);
     out.push_str("Ok(Self {");
     for field in &context.shape.fields {
-        let _ = write!(out, "{}, ", snake_case(&field.name));
+        let (name, local) = (snake_case(&field.name), local(field));
+        let _ = if name == local {
+            write!(out, "{name}, ")
+        } else {
+            write!(out, "{name}: {local}, ")
+        };
     }
     if has_tags(context) {
         out.push_str("unknown_tagged_fields,");
@@ -429,7 +443,7 @@ fn decode_tags(body: &mut String, context: &Context<'_>) {
             arms,
             "{}{guard} => {{ {} = {}; field.finish()?; }}",
             field.tag.unwrap_or_default(),
-            snake_case(&field.name),
+            local(field),
             read(context, field, "field"),
         );
     }

@@ -20,7 +20,7 @@ pub struct Options {
 
 const TABLE: &str = "xtask/kafka-messages.txt";
 const SOURCES: &str = "crates/kafka-proto/src/generated";
-const TEST_TABLE: &str = "crates/kafka-proto/tests/generated";
+const TEST_TABLE: &str = "crates/kafka-proto/tests/all_messages/generated";
 
 pub fn run(options: &Options) -> Result<()> {
     let table = std::fs::read_to_string(root().join(TABLE))
@@ -117,4 +117,12 @@ fn place(folder: &Path, files: BTreeMap<String, String>, check: bool) -> Result<
         }
     }
     Ok(stale)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn generated_code_is_current() {
+        super::run(&super::Options { check: true }).unwrap();
+    }
 }

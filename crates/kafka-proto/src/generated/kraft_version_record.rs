@@ -16,11 +16,11 @@ pub struct KRaftVersionRecord {
 impl Message for KRaftVersionRecord {
     fn decode(r: &mut Reader, version: i16) -> Result<Self, DecodeError> {
         check_version("KRaftVersionRecord", version, 0, 0)?;
-        let version = r.i16()?;
+        let version_value = r.i16()?;
         let kraft_version = r.i16()?;
         let unknown_tagged_fields = r.unknown_tagged_fields()?;
         Ok(Self {
-            version,
+            version: version_value,
             kraft_version,
             unknown_tagged_fields,
         })

@@ -20,13 +20,13 @@ pub struct LeaderChangeMessage {
 impl Message for LeaderChangeMessage {
     fn decode(r: &mut Reader, version: i16) -> Result<Self, DecodeError> {
         check_version("LeaderChangeMessage", version, 0, 1)?;
-        let version = r.i16()?;
+        let version_value = r.i16()?;
         let leader_id = r.i32()?;
         let voters = r.array(true, 4, |r| Voter::decode(r, version))?;
         let granting_voters = r.array(true, 4, |r| Voter::decode(r, version))?;
         let unknown_tagged_fields = r.unknown_tagged_fields()?;
         Ok(Self {
-            version,
+            version: version_value,
             leader_id,
             voters,
             granting_voters,

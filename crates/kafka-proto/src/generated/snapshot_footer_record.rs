@@ -14,10 +14,10 @@ pub struct SnapshotFooterRecord {
 impl Message for SnapshotFooterRecord {
     fn decode(r: &mut Reader, version: i16) -> Result<Self, DecodeError> {
         check_version("SnapshotFooterRecord", version, 0, 0)?;
-        let version = r.i16()?;
+        let version_value = r.i16()?;
         let unknown_tagged_fields = r.unknown_tagged_fields()?;
         Ok(Self {
-            version,
+            version: version_value,
             unknown_tagged_fields,
         })
     }

@@ -16,11 +16,11 @@ pub struct SnapshotHeaderRecord {
 impl Message for SnapshotHeaderRecord {
     fn decode(r: &mut Reader, version: i16) -> Result<Self, DecodeError> {
         check_version("SnapshotHeaderRecord", version, 0, 0)?;
-        let version = r.i16()?;
+        let version_value = r.i16()?;
         let last_contained_log_timestamp = r.i64()?;
         let unknown_tagged_fields = r.unknown_tagged_fields()?;
         Ok(Self {
-            version,
+            version: version_value,
             last_contained_log_timestamp,
             unknown_tagged_fields,
         })

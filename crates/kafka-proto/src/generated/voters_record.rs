@@ -16,11 +16,11 @@ pub struct VotersRecord {
 impl Message for VotersRecord {
     fn decode(r: &mut Reader, version: i16) -> Result<Self, DecodeError> {
         check_version("VotersRecord", version, 0, 0)?;
-        let version = r.i16()?;
+        let version_value = r.i16()?;
         let voters = r.array(true, 25, |r| Voter::decode(r, version))?;
         let unknown_tagged_fields = r.unknown_tagged_fields()?;
         Ok(Self {
-            version,
+            version: version_value,
             voters,
             unknown_tagged_fields,
         })
