@@ -19,7 +19,7 @@ pub fn put_varint(out: &mut Vec<u8>, value: i32) {
 /// How many bytes a value takes.
 pub fn varlong_size(value: i64) -> usize {
     let v = ((value << 1) ^ (value >> 63)) as u64;
-    ((64 - (v | 1).leading_zeros() as usize) + 6) / 7
+    (64 - (v | 1).leading_zeros() as usize).div_ceil(7)
 }
 
 pub fn varint_size(value: i32) -> usize {
