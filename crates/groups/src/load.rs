@@ -30,6 +30,13 @@ pub struct LoadedPartition {
     pub skipped: u64,
 }
 
+impl LoadedPartition {
+    /// Whether there is neither a group nor an offset.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.offsets.is_empty()
+    }
+}
+
 impl PartitionLoader {
     /// `partition` is only for log lines.
     pub fn new(partition: i32) -> Self {
