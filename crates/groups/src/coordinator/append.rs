@@ -81,7 +81,7 @@ impl Step<'_> {
         self.actions.push(Action::Append {
             partition,
             batch: AppendBatch {
-                timestamp_ms: self.now_ms,
+                timestamp_ms: self.wall_ms,
                 records: keys.into_iter().map(|key| (key, None)).collect(),
                 transactional: None,
                 base_sequence: -1,
@@ -109,7 +109,7 @@ impl Step<'_> {
         match record {
             Ok(record) => {
                 let batch = AppendBatch {
-                    timestamp_ms: self.now_ms,
+                    timestamp_ms: self.wall_ms,
                     records: vec![record],
                     transactional: None,
                     base_sequence: -1,
@@ -191,7 +191,7 @@ impl Step<'_> {
             };
             self.answer_sync(group, &member_id, result);
         }
-        group.transition_to(State::Stable, self.now_ms);
+        group.transition_to(State::Stable, self.wall_ms);
     }
 
     fn static_member_stored(

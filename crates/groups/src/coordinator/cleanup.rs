@@ -71,7 +71,7 @@ fn sweep(
     let retention_ms = step.core.config.offsets_retention_ms;
     let mut count = 0;
     groups.retain(|_, group| {
-        let removed = select(group, step.now_ms, retention_ms);
+        let removed = select(group, step.wall_ms, retention_ms);
         count += removed.len();
         !clean_up(step, group, &removed)
     });

@@ -141,10 +141,10 @@ impl Step<'_> {
                 leader_epoch: offset.leader_epoch,
                 metadata,
                 commit_timestamp: match offset.timestamp {
-                    -1 => self.now_ms,
+                    -1 => self.wall_ms,
                     given => given,
                 },
-                expire_timestamp: retention_ms.map(|ms| self.now_ms.saturating_add(ms)),
+                expire_timestamp: retention_ms.map(|ms| self.wall_ms.saturating_add(ms)),
             };
             offsets.push((offset.partition, value));
         }
@@ -166,7 +166,7 @@ impl Step<'_> {
             None => group.offsets.prepare(&offsets),
         }
         let batch = AppendBatch {
-            timestamp_ms: self.now_ms,
+            timestamp_ms: self.wall_ms,
             records,
             transactional: producer,
             base_sequence: 0,

@@ -47,12 +47,16 @@ struct Core {
     next_append: u64,
     next_incarnation: u64,
     completed_rebalances: u64,
+    wall_offset_ms: i64,
 }
 
 /// One call of [`GroupCoordinator::step`].
 struct Step<'a> {
     core: &'a mut Core,
+    /// For deadlines.
     now_ms: i64,
+    /// For what is stored or compared with what was stored.
+    wall_ms: i64,
     actions: Vec<Action>,
 }
 
@@ -71,15 +75,19 @@ impl GroupCoordinator {
                 next_append: 0,
                 next_incarnation: 0,
                 completed_rebalances: 0,
+                wall_offset_ms: 0,
             },
         }
     }
 
-    /// Handles one event at `now_ms` (milliseconds since 1970). The actions are to be carried out in their order.
+    /// Handles one event at `now_ms`, in milliseconds of a clock that never jumps (see
+    /// [`GroupCoordinator::set_wall_offset_ms`]). The actions are to be carried out in their order.
     pub fn step(&mut self, event: Event, now_ms: i64) -> Vec<Action> {
+        let wall_ms = now_ms.saturating_add(self.core.wall_offset_ms);
         let mut step = Step {
             core: &mut self.core,
             now_ms,
+            wall_ms,
             actions: Vec::new(),
         };
         // what is due happened before what comes now
@@ -148,6 +156,12 @@ impl GroupCoordinator {
         }
         run_due(&mut self.groups, &mut self.wakeups, &mut step);
         step.actions
+    }
+
+    /// What makes the time since 1970 of `now_ms`; 0 unless set. Sessions are counted without it, so that setting the
+    /// wall clock does not throw everybody out; what is stored is dated with it.
+    pub fn set_wall_offset_ms(&mut self, offset_ms: i64) {
+        self.core.wall_offset_ms = offset_ms;
     }
 
     /// When to send [`Event::Timer`] at the latest.
@@ -318,10 +332,10 @@ impl Desk<'_> {
     /// The group, made empty if it is not there.
     fn group_or_new(&mut self, step: &mut Step<'_>, group_id: &str) -> &mut Group {
         let id: Arc<str> = Arc::from(group_id);
-        let now_ms = step.now_ms;
+        let wall_ms = step.wall_ms;
         self.groups
             .entry(id.clone())
-            .or_insert_with(|| Group::new(id, step.core.incarnation(), now_ms))
+            .or_insert_with(|| Group::new(id, step.core.incarnation(), wall_ms))
     }
 }
 

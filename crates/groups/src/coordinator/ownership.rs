@@ -92,14 +92,14 @@ pub(super) fn take_in(
     for (id, stored) in stored_groups {
         let own = offsets.shift_remove(&id).unwrap_or_default();
         let incarnation = step.core.incarnation();
-        let mut group = Group::from_stored(Arc::from(id), incarnation, step.now_ms, stored);
+        let mut group = Group::from_stored(Arc::from(id), incarnation, step.wall_ms, stored);
         group.offsets = own;
         loaded.push(group);
     }
     // groups that only keep offsets
     for (id, own) in offsets {
         let incarnation = step.core.incarnation();
-        let mut group = Group::new(Arc::from(id), incarnation, step.now_ms);
+        let mut group = Group::new(Arc::from(id), incarnation, step.wall_ms);
         group.offsets = own;
         loaded.push(group);
     }

@@ -151,7 +151,7 @@ impl Step<'_> {
             reason = why,
             "preparing to rebalance"
         );
-        group.transition_to(State::PreparingRebalance, self.now_ms);
+        group.transition_to(State::PreparingRebalance, self.wall_ms);
         self.enter_join_phase(group, phase);
         self.complete_join_if_all_joined(group);
     }
@@ -224,7 +224,7 @@ impl Step<'_> {
             return self.enter_join_phase(group, phase);
         }
 
-        group.next_generation(self.now_ms);
+        group.next_generation(self.wall_ms);
         if group.is(State::Empty) {
             tracing::info!(
                 group = &*group.id,

@@ -302,3 +302,18 @@ fn b3_deleted_partitions() {
         "a commit under way does not bring it back"
     );
 }
+
+#[test]
+fn the_wall_clock_may_jump() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(1);
+    bench.coordinator.set_wall_offset_ms(10 * WEEK);
+    bench.pass(i64::from(SESSION) - 1);
+    assert_eq!(bench.heartbeat(&ids[0]), ErrorCode::None);
+    // what is stored has the new time
+    bench.commit(member_commit(G, &ids[0], 1, "t", 1));
+    let partition = bench.coordinator.partition_for(G);
+    let (_, batch) = bench.log[&partition].last().unwrap();
+    assert_eq!(batch.timestamp_ms, bench.now + 10 * WEEK);
+    assert_eq!(bench.state(G), State::Stable);
+}
