@@ -183,7 +183,8 @@ impl BatchBuilder {
 pub struct LegacyBuilder {
     pub magic: i8,
     pub codec: Codec,
-    pub timestamp_type: TimestampType,
+    /// Stamps the set as LogAppendTime (ms).
+    pub append_time: Option<i64>,
 }
 
 impl LegacyBuilder {
@@ -205,7 +206,7 @@ impl LegacyBuilder {
             self.magic,
             self.codec,
             Levels::default(),
-            self.timestamp_type,
+            self.append_time,
             &records,
         )?;
         Ok(out.into())

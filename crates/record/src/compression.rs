@@ -106,8 +106,9 @@ pub fn reader<'a>(
         Codec::Zstd => {
             let mut decoder =
                 zstd::stream::read::Decoder::with_buffer(input).map_err(|e| failed(codec, e))?;
-            // 8 MiB, what a decoder must support; more is a stranger asking for memory
-            decoder.window_log_max(23).map_err(|e| failed(codec, e))?;
+            // 128 MiB, zstd's own default and what Java's clients use at level 22. The window is reserved, not written, so
+            // only plain bytes that really come make it resident
+            decoder.window_log_max(27).map_err(|e| failed(codec, e))?;
             Box::new(decoder)
         }
     })
@@ -210,6 +211,7 @@ impl<'a> SnappyReader<'a> {
         }
     }
 
+    /// Whether there was something to take; the block may still be empty.
     fn next_block(&mut self) -> Result<bool, String> {
         if self.rest.is_empty() {
             return Ok(false);
@@ -219,6 +221,13 @@ impl<'a> SnappyReader<'a> {
                 .rest
                 .split_first_chunk::<4>()
                 .ok_or("block length ends early")?;
+            if SNAPPY_MAGIC.starts_with(length) {
+                // streams may be joined end to end, each with its own header
+                self.rest = rest.get(12..).ok_or("header ends early")?;
+                self.block.clear();
+                self.at = 0;
+                return Ok(true);
+            }
             let length = usize::try_from(i32::from_be_bytes(*length))
                 .map_err(|_| "negative block length")?;
             let (packed, rest) = rest.split_at_checked(length).ok_or("block ends early")?;

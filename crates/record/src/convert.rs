@@ -6,7 +6,7 @@ use crate::compression::{Codec, Levels};
 use crate::entry::{Entries, Entry};
 use crate::legacy::{self, LegacyRecord};
 use crate::record::Header;
-use crate::{Record, RecordError};
+use crate::{Record, RecordError, TimestampType};
 use bytes::Bytes;
 
 /// A record on its own, when its batch is taken apart.
@@ -88,12 +88,14 @@ pub fn down_convert(
                 value: r.value.as_deref(),
             })
             .collect();
+        let append_time =
+            (entry.timestamp_type() == TimestampType::LogAppendTime).then(|| entry.max_timestamp());
         legacy::put_set(
             &mut out,
             magic,
             codec,
             Levels::default(),
-            entry.timestamp_type(),
+            append_time,
             &kept,
         )?;
     }

@@ -178,9 +178,41 @@ impl LegacyMessage {
             return each(self.as_record(self.offset, self.timestamp));
         }
         for inner in self.inner(limit)? {
-            each(inner.as_record(inner.offset, inner.timestamp))?;
+            each(inner.to_record())?;
         }
         Ok(())
+    }
+
+    /// The message as a record, not looking into a wrapper.
+    pub(crate) fn to_record(&self) -> Record<'_> {
+        self.as_record(self.offset, self.timestamp)
+    }
+
+    /// The message's bytes with another offset and, in v1, another timestamp and its type; the checksum is renewed if
+    /// those change.
+    pub(crate) fn restamped(&self, offset: i64, timestamp: i64, kind: TimestampType) -> Bytes {
+        let mut out = self.bytes.to_vec();
+        if let Some(place) = out.get_mut(..8) {
+            place.copy_from_slice(&offset.to_be_bytes());
+        }
+        if self.magic == 1 && (self.timestamp != timestamp || self.timestamp_type() != kind) {
+            let flag = match kind {
+                TimestampType::CreateTime => 0,
+                TimestampType::LogAppendTime => APPEND_TIME,
+            };
+            if let Some(attributes) = out.get_mut(17) {
+                *attributes = (*attributes & !APPEND_TIME) | flag;
+            }
+            if let Some(place) = out.get_mut(18..26) {
+                place.copy_from_slice(&timestamp.to_be_bytes());
+            }
+            let crc =
+                crc_fast::checksum(Crc32IsoHdlc, out.get(CRC_FROM..).unwrap_or_default()) as u32;
+            if let Some(place) = out.get_mut(12..16) {
+                place.copy_from_slice(&crc.to_be_bytes());
+            }
+        }
+        out.into()
     }
 
     /// A wrapper's messages with absolute offsets; their timestamps are the wrapper's under LogAppendTime.
@@ -223,7 +255,18 @@ impl LegacyMessage {
             ));
         };
         if self.magic == 1 {
-            let base = self.offset.wrapping_sub(last);
+            // some versions of librdkafka leave the wrapper's offset at 0
+            if self.offset != 0 && self.offset < last {
+                return Err(RecordError::invalid(format!(
+                    "Found invalid wrapper offset in compressed v1 message set, wrapper offset '{}' is less than the last inner message offset '{last}' and it is not zero.",
+                    self.offset
+                )));
+            }
+            let base = if self.offset == 0 {
+                0
+            } else {
+                self.offset.wrapping_sub(last)
+            };
             for m in &mut messages {
                 m.offset = base.wrapping_add(m.offset);
             }
@@ -300,17 +343,22 @@ pub struct LegacyRecord<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// Appends records as single messages, or as one compressed wrapper.
+/// Appends records as single messages, or as one compressed wrapper. `append_time` (ms) stamps them as LogAppendTime:
+/// each message, or the wrapper alone.
 pub fn put_set(
     out: &mut Vec<u8>,
     magic: i8,
     codec: Codec,
     levels: Levels,
-    timestamp_type: TimestampType,
+    append_time: Option<i64>,
     records: &[LegacyRecord<'_>],
 ) -> Result<(), RecordError> {
     let (Some(first), Some(last)) = (records.first(), records.last()) else {
         return Ok(());
+    };
+    let timestamp_type = match append_time {
+        Some(_) => TimestampType::LogAppendTime,
+        None => TimestampType::CreateTime,
     };
     let fields = |r: &LegacyRecord<'_>, offset: i64| LegacyFields {
         magic,
@@ -328,6 +376,7 @@ pub fn put_set(
                 LegacyFields {
                     key: r.key,
                     value: r.value,
+                    timestamp: append_time.unwrap_or(r.timestamp),
                     ..fields(r, r.offset)
                 },
             );
@@ -363,7 +412,7 @@ pub fn put_set(
         LegacyFields {
             codec,
             value: Some(&packed),
-            timestamp: newest,
+            timestamp: append_time.unwrap_or(newest),
             ..fields(last, last.offset)
         },
     );
