@@ -109,6 +109,13 @@ impl Sources {
             })
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect();
+        let mut set = set;
+        // Kafka keeps the two names of the id in step
+        for (given, other) in [("broker.id", "node.id"), ("node.id", "broker.id")] {
+            if let Some(id) = set.get(given).cloned() {
+                set.entry(other.to_owned()).or_insert(id);
+            }
+        }
         let config = BrokerConfig::from_values(&set)?;
         refuse_harmful(&set)?;
         refuse_contradictions(&config, &set)?;
@@ -334,7 +341,7 @@ fn warnings(values: &Props) -> Vec<String> {
     let honoured: BTreeSet<&str> = HONOURED.iter().copied().collect();
     let mut warnings = Vec::new();
     for (key, value) in values {
-        if honoured.contains(key.as_str()) {
+        if honoured.contains(key.as_str()) || key == "node.id" {
             continue;
         }
         if FREE_PREFIXES.iter().any(|p| key.starts_with(p))

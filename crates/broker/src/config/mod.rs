@@ -28,6 +28,11 @@ pub mod value;
 /// Protocol versions by name.
 pub mod version;
 
+/// What DescribeConfigs tells.
+pub mod describe;
+/// What AlterConfigs may do.
+pub mod alter;
+
 pub use broker_config::BrokerConfig;
 pub use error::ConfigError;
 pub use listeners::{Listener, Listeners, SecurityProtocol};

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use tokio::sync::broadcast;
 
+use super::describe::{Layer, Source};
 use super::{BrokerConfig, ConfigError, TopicConfig};
 
 /// Texts by key.
@@ -96,6 +97,27 @@ impl ConfigStore {
             .get(topic)
             .cloned()
             .unwrap_or_default()
+    }
+
+    /// Effective texts of the broker's keys: all layers folded, defaults left out.
+    pub fn effective(&self) -> Props {
+        fold(&self.layers.read())
+    }
+
+    /// This broker's own dynamic texts, or the cluster-wide ones.
+    pub fn dynamic(&self, per_broker: bool) -> Props {
+        let layers = self.layers.read();
+        if per_broker { layers.dynamic_broker.clone() } else { layers.dynamic_default.clone() }
+    }
+
+    pub(super) fn with_layers<T>(&self, read: impl FnOnce(&[Layer<'_>], &Props) -> T) -> T {
+        let layers = self.layers.read();
+        let in_order = [
+            Layer { values: &layers.dynamic_broker, source: Source::Broker },
+            Layer { values: &layers.dynamic_default, source: Source::BrokerDefault },
+            Layer { values: &layers.fixed, source: Source::Static },
+        ];
+        read(&in_order, &fold(&layers))
     }
 
     /// Changes from now on. A receiver that lags must re-read all.
