@@ -1,1 +1,34 @@
 //! The replicas of this broker.
+//!
+//! [`manager::ReplicaManager`] knows which partitions are hosted here; [`partition::Partition`] is one of them: its role
+//! (leader or follower, epochs, ISR) over its log. [`assignment`] is how the controller changes roles, [`append`] and
+//! [`fetch`] are the two hot paths, [`offsets`] answers where offsets, epochs and timestamps are. A request that has to
+//! wait parks on a [`waiters::Waiter`] registered with its partitions. [`isr`] and [`session`] are plain rules without
+//! I/O. Locks are taken in this order: hosted map, role, log.
+
+/// Appending as leader, and waiting until the ISR has it.
+pub mod append;
+/// LeaderAndIsr and StopReplica: roles given and taken.
+pub mod assignment;
+/// Reading for consumers and followers, with long poll.
+pub mod fetch;
+/// Who is caught up, and what that makes of the high watermark.
+pub mod isr;
+/// A topic's configuration as its log sees it.
+pub mod log_config;
+/// Which partitions are hosted here.
+pub mod manager;
+/// ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers.
+pub mod offsets;
+/// One partition's role and log.
+pub mod partition;
+/// Timers: checkpoints, retention, compaction, flush.
+pub mod periodic;
+/// Fetch sessions (KIP-227).
+pub mod session;
+/// Parked requests.
+pub mod waiters;
+
+pub use append::{AppendFailure, AppendOutcome};
+pub use manager::{LeadershipObserver, ReplicaManager};
+pub use partition::Partition;

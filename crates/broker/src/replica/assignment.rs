@@ -1,0 +1,325 @@
+//! LeaderAndIsr and StopReplica: roles given and taken (controller.md A14, B1, B2 of the specification).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gracchus_kafka_proto::messages::leader_and_isr_request::LeaderAndIsrPartitionState;
+use gracchus_kafka_proto::{ErrorCode, Uuid};
+use gracchus_log::{LogError, SharedLog, TopicPartition};
+use parking_lot::Mutex;
+
+use super::isr::Follower;
+use super::log_config::log_config;
+use super::manager::{Hosted, ReplicaManager};
+use super::partition::{Partition, report};
+
+/// A StopReplica's leader epoch while the topic is being deleted: stops whatever the epoch here.
+pub const EPOCH_DURING_DELETE: i32 = -2;
+/// A StopReplica's leader epoch when the controller does not know it.
+pub const NO_EPOCH: i32 = -1;
+
+/// One partition of a LeaderAndIsr, with its topic's name and id (ZERO = the controller's protocol has none).
+pub struct Assignment {
+    /// Its name.
+    pub id: TopicPartition,
+    /// Its topic's id.
+    pub topic_id: Uuid,
+    /// Leader, ISR, replicas, epochs.
+    pub state: LeaderAndIsrPartitionState,
+}
+
+/// One partition of a StopReplica.
+pub struct Stop {
+    /// Its name.
+    pub id: TopicPartition,
+    /// Epoch, or one of the two special values.
+    pub leader_epoch: i32,
+    /// Its log goes too.
+    pub delete: bool,
+}
+
+/// The controller's epoch is older than one seen before: the whole request is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StaleController {
+    /// The highest epoch seen.
+    pub seen: i32,
+}
+
+impl ReplicaManager {
+    /// Applies a LeaderAndIsr; one error a partition, in order. Does file work: call it where a thread may block.
+    pub fn assign(
+        &self,
+        controller_epoch: i32,
+        assignments: Vec<Assignment>,
+        now_ms: i64,
+    ) -> Result<Vec<(TopicPartition, Uuid, ErrorCode)>, StaleController> {
+        let mut seen = self.controller_epoch.lock();
+        if controller_epoch < *seen {
+            return Err(StaleController { seen: *seen });
+        }
+        *seen = controller_epoch;
+        let mut outcomes = Vec::with_capacity(assignments.len());
+        let mut changed = Vec::new();
+        for assignment in assignments {
+            let code = match self.assign_one(controller_epoch, &assignment, now_ms) {
+                Ok(Some(partition)) => {
+                    changed.push(partition);
+                    ErrorCode::None
+                }
+                Ok(None) => ErrorCode::None,
+                Err(code) => code,
+            };
+            outcomes.push((assignment.id, assignment.topic_id, code));
+        }
+        self.enable_high_watermark_checkpoints();
+        for partition in changed {
+            let (leads, epoch) = {
+                let role = partition.role();
+                (role.is_leader, role.leader_epoch)
+            };
+            for observer in self.observers() {
+                if leads {
+                    observer.became_leader(&partition.id, epoch);
+                } else {
+                    observer.lost_leadership(&partition.id, Some(epoch));
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// The partition when its role changed, None when the request brings nothing new.
+    fn assign_one(
+        &self,
+        controller_epoch: i32,
+        assignment: &Assignment,
+        now_ms: i64,
+    ) -> Result<Option<Arc<Partition>>, ErrorCode> {
+        let Assignment {
+            id,
+            topic_id,
+            state,
+        } = assignment;
+        let partition = match self.hosted(&id.topic, id.partition) {
+            Some(Hosted::Offline) => return Err(ErrorCode::KafkaStorageError),
+            Some(Hosted::Online(partition)) => partition,
+            None => {
+                // A log from before a restart may belong to an earlier topic of the same name.
+                let known = self.logs.get(id).and_then(|log| log.lock().topic_id());
+                if !is_consistent(*topic_id, known) {
+                    return self.inconsistent(id, *topic_id, known);
+                }
+                self.new_partition(id)
+            }
+        };
+        let (epoch, known_id, partition_epoch) = {
+            let role = partition.role();
+            (role.leader_epoch, role.topic_id, role.partition_epoch)
+        };
+        if !is_consistent(*topic_id, known_id) {
+            return self.inconsistent(id, *topic_id, known_id);
+        }
+        if state.leader_epoch < epoch {
+            tracing::warn!(partition = %id, controller_epoch, got = state.leader_epoch, current = epoch, "LeaderAndIsr with an older leader epoch ignored");
+            return Err(ErrorCode::StaleControllerEpoch);
+        }
+        if state.leader_epoch == epoch {
+            if known_id.is_none() && !topic_id.is_zero() {
+                return self.adopt_topic_id(&partition, *topic_id).map(|()| None);
+            }
+            return Err(ErrorCode::StaleControllerEpoch);
+        }
+        if !state.replicas.contains(&self.broker_id) {
+            tracing::warn!(partition = %id, replicas = ?state.replicas, "LeaderAndIsr for a partition that is not assigned to this broker ignored");
+            return Err(ErrorCode::UnknownTopicOrPartition);
+        }
+        if state.partition_epoch < partition_epoch {
+            tracing::info!(partition = %id, got = state.partition_epoch, current = partition_epoch, "LeaderAndIsr with an older partition epoch skipped");
+            return Ok(None);
+        }
+        let log = match self.open_log(id, state.is_new, *topic_id, now_ms) {
+            Ok(log) => log,
+            Err(error) => {
+                tracing::error!(partition = %id, %error, "the log cannot be opened: the partition is offline");
+                if error.takes_dir_offline() {
+                    self.logs.handle_error(&error);
+                    self.take_dirs_offline();
+                }
+                self.hosted.write().insert(id.clone(), Hosted::Offline);
+                return Err(error.error_code());
+            }
+        };
+        self.take_role(&partition, log, controller_epoch, state, now_ms)?;
+        self.hosted
+            .write()
+            .insert(id.clone(), Hosted::Online(partition.clone()));
+        Ok(Some(partition))
+    }
+
+    fn new_partition(&self, id: &TopicPartition) -> Arc<Partition> {
+        Arc::new(Partition::new(
+            id.clone(),
+            self.broker_id,
+            self.config.clone(),
+            self.metadata.clone(),
+        ))
+    }
+
+    fn inconsistent<T>(
+        &self,
+        partition: &TopicPartition,
+        asked: Uuid,
+        known: Option<Uuid>,
+    ) -> Result<T, ErrorCode> {
+        let known = known.unwrap_or(Uuid::ZERO);
+        tracing::error!(%partition, %asked, %known, "the log's partition.metadata has the id of another topic of this name");
+        Err(ErrorCode::InconsistentTopicId)
+    }
+
+    fn adopt_topic_id(&self, partition: &Partition, id: Uuid) -> Result<(), ErrorCode> {
+        let Some(log) = partition.log() else {
+            return Ok(());
+        };
+        let outcome = log.lock().assign_topic_id(id);
+        outcome.map_err(|error| {
+            self.log_failed(&partition.id, "writing partition.metadata", &error)
+        })?;
+        partition.change_role(|role| role.topic_id = Some(id));
+        Ok(())
+    }
+
+    fn open_log(
+        &self,
+        id: &TopicPartition,
+        is_new: bool,
+        topic_id: Uuid,
+        now_ms: i64,
+    ) -> Result<SharedLog, LogError> {
+        let topic_id = (!topic_id.is_zero()).then_some(topic_id);
+        if let Some(log) = self.logs.get(id) {
+            if let Some(topic_id) = topic_id {
+                let mut log = log.lock();
+                if log.topic_id().is_none() {
+                    log.assign_topic_id(topic_id)?;
+                }
+            }
+            return Ok(log);
+        }
+        let config = log_config(&self.config.topic(&id.topic));
+        self.logs
+            .get_or_create(id, is_new, topic_id, config, now_ms)
+    }
+
+    fn take_role(
+        &self,
+        partition: &Partition,
+        log: SharedLog,
+        controller_epoch: i32,
+        state: &LeaderAndIsrPartitionState,
+        now_ms: i64,
+    ) -> Result<(), ErrorCode> {
+        let leads = state.leader == self.broker_id;
+        let outcome = partition.change_role(|role| {
+            let mut opened = log.lock();
+            if leads {
+                // Noted before any record of the epoch, so that followers find where it began.
+                let start = opened.log_end_offset();
+                opened.assign_epoch_start(state.leader_epoch, start)?;
+                role.epoch_start = start;
+            }
+            role.topic_id = opened.topic_id();
+            role.is_leader = leads;
+            role.leader_id = state.leader;
+            role.leader_epoch = state.leader_epoch;
+            role.controller_epoch = controller_epoch;
+            role.partition_epoch = state.partition_epoch;
+            role.replicas.clone_from(&state.replicas);
+            role.isr.clone_from(&state.isr);
+            let mut followers = BTreeMap::new();
+            if leads {
+                let others = state.replicas.iter().filter(|id| **id != self.broker_id);
+                for id in others {
+                    let in_isr = state.isr.contains(id);
+                    followers.insert(*id, Follower::at_epoch_start(in_isr, now_ms));
+                }
+            }
+            role.followers = Mutex::new(followers);
+            if leads {
+                partition.raise_high_watermark(role, &mut opened, now_ms);
+            }
+            drop(opened);
+            role.log = Some(log.clone());
+            Ok::<_, LogError>(())
+        });
+        outcome.map_err(|error| self.log_failed(&partition.id, "becoming leader", &error))
+    }
+
+    /// Applies a StopReplica; one error a partition, in order. Does file work: call it where a thread may block.
+    pub fn stop(
+        &self,
+        controller_epoch: i32,
+        stops: Vec<Stop>,
+        now_ms: i64,
+    ) -> Result<Vec<(TopicPartition, ErrorCode)>, StaleController> {
+        let mut seen = self.controller_epoch.lock();
+        if controller_epoch < *seen {
+            return Err(StaleController { seen: *seen });
+        }
+        *seen = controller_epoch;
+        let mut outcomes = Vec::with_capacity(stops.len());
+        for stop in stops {
+            let code = self
+                .stop_one(&stop, now_ms)
+                .err()
+                .unwrap_or(ErrorCode::None);
+            outcomes.push((stop.id, code));
+        }
+        Ok(outcomes)
+    }
+
+    fn stop_one(&self, stop: &Stop, now_ms: i64) -> Result<(), ErrorCode> {
+        match self.hosted(&stop.id.topic, stop.id.partition) {
+            Some(Hosted::Offline) => return Err(ErrorCode::KafkaStorageError),
+            Some(Hosted::Online(partition)) => {
+                let epoch = partition.leader_epoch();
+                let special = [EPOCH_DURING_DELETE, NO_EPOCH].contains(&stop.leader_epoch);
+                if !special && stop.leader_epoch < epoch {
+                    tracing::warn!(partition = %stop.id, got = stop.leader_epoch, current = epoch, "StopReplica with an older leader epoch ignored");
+                    return Err(ErrorCode::FencedLeaderEpoch);
+                }
+                if stop.delete {
+                    self.hosted.write().remove(&stop.id);
+                    partition.change_role(|role| {
+                        role.log = None;
+                        role.is_leader = false;
+                        role.leader_id = -1;
+                    });
+                } else {
+                    partition.waiters.wake();
+                }
+            }
+            None => {}
+        }
+        let epoch = (stop.leader_epoch >= 0).then_some(stop.leader_epoch);
+        for observer in self.observers() {
+            observer.lost_leadership(&stop.id, epoch);
+        }
+        if stop.delete {
+            // A log of a topic that was deleted while this broker was down has no hosted partition.
+            self.logs.delete(&stop.id, now_ms).map_err(|error| {
+                let code = report(&stop.id, "deleting the log", &error);
+                if error.takes_dir_offline() {
+                    self.logs.handle_error(&error);
+                    self.take_dirs_offline();
+                }
+                code
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A request without id, or a log without one, is consistent with anything (topics older than topic ids).
+fn is_consistent(asked: Uuid, known: Option<Uuid>) -> bool {
+    asked.is_zero() || known.is_none_or(|known| known == asked)
+}

@@ -1,0 +1,261 @@
+//! Reading for consumers and followers, with long poll.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gracchus_kafka_proto::{ErrorCode, Uuid};
+use gracchus_log::{EpochEnd, FetchData, LogError, LogPosition, PartitionLog, ReadLimit};
+use tokio::time::Instant;
+
+use super::manager::ReplicaManager;
+use super::partition::end_for;
+use super::waiters::Waiter;
+
+/// What holds for the whole request.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchParams {
+    /// The follower's broker id, -1 for a consumer.
+    pub replica_id: i32,
+    /// How far this reader may see.
+    pub limit: ReadLimit,
+    /// Bytes to wait for.
+    pub min_bytes: u64,
+    /// Most bytes in the answer.
+    pub max_bytes: u32,
+    /// Not even the first batch may exceed `max_bytes` (Fetch before version 3).
+    pub hard_max: bool,
+    /// Longest wait for `min_bytes`.
+    pub max_wait: Duration,
+    /// Only the leader may answer.
+    pub only_leader: bool,
+}
+
+impl FetchParams {
+    fn is_follower(&self) -> bool {
+        self.replica_id >= 0
+    }
+}
+
+/// One partition to read.
+#[derive(Debug, Clone)]
+pub struct FetchTarget {
+    /// Its topic.
+    pub topic: Arc<str>,
+    /// ZERO = the request names topics.
+    pub topic_id: Uuid,
+    /// Its index.
+    pub partition: i32,
+    /// First offset wanted.
+    pub offset: i64,
+    /// Most bytes of this partition.
+    pub max_bytes: i32,
+    /// Leader epoch the client believes in, -1 unknown.
+    pub current_leader_epoch: i32,
+    /// Epoch of the last record the client has, -1 unknown: asks for a check of divergence (KIP-595).
+    pub last_fetched_epoch: i32,
+    /// A follower's log start offset, -1 for a consumer.
+    pub log_start_offset: i64,
+}
+
+/// What a partition answered.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// Records and offsets.
+    pub data: FetchData,
+    /// The client's log went another way: where the epochs part.
+    pub diverging: Option<EpochEnd>,
+}
+
+/// One answer a target.
+pub type Reads = Vec<Result<Read, ErrorCode>>;
+
+impl ReplicaManager {
+    /// Reads all targets; waits for `min_bytes` at most `max_wait` when there is nothing else to tell.
+    pub async fn fetch(&self, params: &FetchParams, targets: &[FetchTarget], now_ms: i64) -> Reads {
+        let reads = self.read_all(params, targets, Some(now_ms));
+        if params.max_wait.is_zero() || targets.is_empty() || is_worth_sending(params, &reads) {
+            return reads;
+        }
+        let deadline = Instant::now() + params.max_wait;
+        let starts: Vec<LogPosition> = reads
+            .into_iter()
+            .map(|read| read.map(|read| read.data.start).unwrap_or_default())
+            .collect();
+        let mut waiter = Waiter::default();
+        for target in targets {
+            if let Ok(partition) = self.partition(&target.topic, target.partition) {
+                waiter.register(&partition.waiters);
+            }
+        }
+        while !self.has_enough(params, targets, &starts) {
+            if !waiter.changed(deadline).await {
+                break;
+            }
+        }
+        drop(waiter);
+        self.read_all(params, targets, None)
+    }
+
+    /// One pass. A follower's progress is noted with `now_ms`.
+    fn read_all(
+        &self,
+        params: &FetchParams,
+        targets: &[FetchTarget],
+        now_ms: Option<i64>,
+    ) -> Reads {
+        let mut left = params.max_bytes;
+        let mut min_one = !params.hard_max;
+        let mut reads = Vec::with_capacity(targets.len());
+        for target in targets {
+            let most = u32::try_from(target.max_bytes).unwrap_or(0).min(left);
+            let read = self.read(params, target, most, min_one, now_ms);
+            if let Ok(read) = &read
+                && read.data.bytes > 0
+            {
+                min_one = false;
+                left = left.saturating_sub(u32::try_from(read.data.bytes).unwrap_or(u32::MAX));
+            }
+            reads.push(read);
+        }
+        reads
+    }
+
+    fn read(
+        &self,
+        params: &FetchParams,
+        target: &FetchTarget,
+        max_bytes: u32,
+        min_one: bool,
+        now_ms: Option<i64>,
+    ) -> Result<Read, ErrorCode> {
+        let partition = self.partition(&target.topic, target.partition)?;
+        if !target.topic_id.is_zero()
+            && partition
+                .role()
+                .topic_id
+                .is_some_and(|id| id != target.topic_id)
+        {
+            return Err(ErrorCode::InconsistentTopicId);
+        }
+        if params.is_follower() && !partition.is_replica(params.replica_id) {
+            // A leader that has not heard yet of a new replica: the follower asks again.
+            partition.with_log(target.current_leader_epoch, true, |_, _| ())?;
+            return Err(ErrorCode::UnknownLeaderEpoch);
+        }
+        let read =
+            partition.with_log(target.current_leader_epoch, params.only_leader, |_, log| {
+                read_log(&mut log.lock(), params.limit, target, max_bytes, min_one)
+            })?;
+        let read = read.map_err(|error| self.log_failed(&partition.id, "reading", &error))?;
+        if let (true, Some(now_ms), None) = (params.is_follower(), now_ms, read.diverging) {
+            partition.follower_fetched(
+                params.replica_id,
+                target.offset,
+                target.log_start_offset,
+                now_ms,
+            )?;
+        }
+        Ok(read)
+    }
+
+    /// A parked fetch looks at what changed: true when it is to be answered, with data or an error.
+    fn has_enough(
+        &self,
+        params: &FetchParams,
+        targets: &[FetchTarget],
+        starts: &[LogPosition],
+    ) -> bool {
+        let mut bytes = 0;
+        for (target, start) in targets.iter().zip(starts) {
+            let Ok(partition) = self.partition(&target.topic, target.partition) else {
+                return true;
+            };
+            let available =
+                partition.with_log(target.current_leader_epoch, params.only_leader, |_, log| {
+                    available(&mut log.lock(), params.limit, target, *start)
+                });
+            match available {
+                Ok(Ok(Some(more))) => bytes += more,
+                Ok(Ok(None) | Err(_)) | Err(_) => return true,
+            }
+        }
+        bytes >= params.min_bytes
+    }
+}
+
+fn is_worth_sending(params: &FetchParams, reads: &Reads) -> bool {
+    let mut bytes = 0;
+    for read in reads {
+        match read {
+            Ok(Read {
+                diverging: None,
+                data,
+            }) => bytes += data.bytes,
+            Ok(_) | Err(_) => return true,
+        }
+    }
+    bytes >= params.min_bytes
+}
+
+fn read_log(
+    log: &mut PartitionLog,
+    limit: ReadLimit,
+    target: &FetchTarget,
+    max_bytes: u32,
+    min_one: bool,
+) -> Result<Read, LogError> {
+    if target.last_fetched_epoch >= 0 {
+        let out_of_range = LogError::OffsetOutOfRange {
+            offset: target.offset,
+            start: log.log_start_offset(),
+            end: log.log_end_offset(),
+        };
+        let end = log.end_offset_for_epoch(target.last_fetched_epoch);
+        if end.epoch < 0 || end.end_offset < 0 || target.offset < log.log_start_offset() {
+            return Err(out_of_range);
+        }
+        if end.epoch < target.last_fetched_epoch || end.end_offset < target.offset {
+            let data = FetchData {
+                high_watermark: log.high_watermark(),
+                last_stable_offset: log.last_stable_offset(),
+                log_start_offset: log.log_start_offset(),
+                log_end_offset: log.log_end_offset(),
+                ..FetchData::default()
+            };
+            return Ok(Read {
+                data,
+                diverging: Some(end),
+            });
+        }
+    }
+    let data = log.read(target.offset, max_bytes, limit, min_one)?;
+    Ok(Read {
+        data,
+        diverging: None,
+    })
+}
+
+/// Bytes that a reader at `start` could have by now; `None`: it is to be answered whatever they are (the log was
+/// truncated below it, or went on in another segment).
+fn available(
+    log: &mut PartitionLog,
+    limit: ReadLimit,
+    target: &FetchTarget,
+    start: LogPosition,
+) -> Result<Option<u64>, LogError> {
+    if end_for(log, limit) <= target.offset && log.log_end_offset() >= target.offset {
+        return Ok(Some(0));
+    }
+    let end = match limit {
+        ReadLimit::HighWatermark => log.high_watermark_position()?,
+        ReadLimit::LastStable => log.last_stable_position()?,
+        ReadLimit::LogEnd => log.log_end_position(),
+    };
+    if !end.same_segment(&start) || end.offset < target.offset {
+        return Ok(None);
+    }
+    let most = u64::try_from(target.max_bytes).unwrap_or(0);
+    Ok(Some(
+        u64::from(end.position.saturating_sub(start.position)).min(most),
+    ))
+}
