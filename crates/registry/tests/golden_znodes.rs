@@ -42,7 +42,7 @@ fn rewrite(path: &str, data: &[u8]) -> Result<Bytes, ZnodeError> {
         _ if below(paths::DELEGATION_TOKEN_CHANGES) => Bytes::copy_from_slice(data),
         _ if paths::topic_of(path).is_some() => TopicAssignment::parse(data)?.to_bytes(),
         _ if paths::partition_of_state(path).is_some() => PartitionState::parse(data)?.to_bytes(),
-        _ => panic!("no type for {path}"),
+        _ => unreachable!("no type for {path}"),
     })
 }
 

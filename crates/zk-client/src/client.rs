@@ -1,0 +1,326 @@
+//! The handle that callers clone.
+
+use crate::config::ZkConfig;
+use crate::event::EventReceiver;
+use crate::op::{MultiFailure, Op, OpResult, Reply};
+use crate::session::{self, Command};
+use bytes::Bytes;
+use gracchus_zk_proto::response::ClientInfo;
+use gracchus_zk_proto::{Acl, AddWatchMode, CreateMode, Stat, WatcherType, ZkError};
+use parking_lot::Mutex;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::{mpsc, oneshot};
+
+/// Requests that may wait in front of the session's task; beyond it they are refused with `ThrottledOp`.
+const QUEUE: usize = 1 << 16;
+
+/// State that the task shows to the handles.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Id, password and negotiated timeout of the present session.
+    pub session: Mutex<Option<(i64, Bytes)>>,
+    pub timeout_ms: std::sync::atomic::AtomicI32,
+}
+
+/// A ZooKeeper session. Clones share it; it ends with [`ZkClient::close`], or when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct ZkClient {
+    commands: mpsc::Sender<Command>,
+    shared: Arc<Shared>,
+}
+
+/// A request's answer. The request is sent whether or not this is awaited.
+#[derive(Debug)]
+pub struct ReplyFuture(Option<oneshot::Receiver<Reply>>);
+
+impl Future for ReplyFuture {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
+        let lost = |error| Reply {
+            zxid: 0,
+            result: Err(error),
+        };
+        match self.0.as_mut() {
+            None => Poll::Ready(lost(ZkError::ThrottledOp)),
+            Some(receiver) => Pin::new(receiver)
+                .poll(cx)
+                .map(|r| r.unwrap_or_else(|_| lost(ZkError::ConnectionLoss))),
+        }
+    }
+}
+
+impl ZkClient {
+    /// Starts the session's task on the current tokio runtime and returns at once; the first event says when the
+    /// session is there. Attempts go on without end.
+    pub fn start(config: ZkConfig) -> (ZkClient, EventReceiver) {
+        let (commands, receiver) = mpsc::channel(QUEUE);
+        let (events, event_receiver) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::default());
+        tokio::spawn(session::run(config, receiver, events, shared.clone()));
+        (ZkClient { commands, shared }, event_receiver)
+    }
+
+    /// Sends a request behind all that were submitted before it.
+    pub fn submit(&self, op: Op) -> ReplyFuture {
+        let (done, receiver) = oneshot::channel();
+        match self.commands.try_send(Command::Request(op, done)) {
+            Ok(()) => ReplyFuture(Some(receiver)),
+            Err(mpsc::error::TrySendError::Closed(_)) => ReplyFuture(Some(receiver)), // its sender is gone: ConnectionLoss
+            Err(mpsc::error::TrySendError::Full(_)) => ReplyFuture(None),
+        }
+    }
+
+    /// Id and password of the session, for re-attachment by a later process.
+    pub fn session(&self) -> Option<(i64, Bytes)> {
+        self.shared.session.lock().clone()
+    }
+
+    /// The negotiated session timeout, ms; 0 before the first connection.
+    pub fn negotiated_timeout_ms(&self) -> i32 {
+        self.shared
+            .timeout_ms
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// The session's task has ended: every request answers `ConnectionLoss` at once.
+    pub fn is_closed(&self) -> bool {
+        self.commands.is_closed()
+    }
+
+    /// After `Expired`: starts a new session on the same handles.
+    pub async fn reopen(&self) {
+        let _ = self.commands.send(Command::Reopen).await;
+    }
+
+    /// Ends the session, so that its ephemerals go at once; waits for the server's word for at most 5 s.
+    pub async fn close(&self) {
+        let (done, receiver) = oneshot::channel();
+        if self.commands.send(Command::Close(done)).await.is_ok() {
+            let _ = receiver.await;
+        }
+    }
+
+    async fn call(&self, op: Op) -> Result<OpResult, ZkError> {
+        self.submit(op).await.result
+    }
+
+    /// Returns the path, with its sequence number if the mode adds one.
+    pub async fn create(
+        &self,
+        path: &str,
+        data: Option<Bytes>,
+        acl: Vec<Acl>,
+        mode: CreateMode,
+    ) -> Result<String, ZkError> {
+        match self
+            .call(Op::Create {
+                path: path.into(),
+                data,
+                acl,
+                mode,
+            })
+            .await?
+        {
+            OpResult::Created(path) => Ok(path),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
+    pub async fn create2(
+        &self,
+        path: &str,
+        data: Option<Bytes>,
+        acl: Vec<Acl>,
+        mode: CreateMode,
+        ttl_ms: Option<i64>,
+    ) -> Result<(String, Stat), ZkError> {
+        match self
+            .call(Op::Create2 {
+                path: path.into(),
+                data,
+                acl,
+                mode,
+                ttl_ms,
+            })
+            .await?
+        {
+            OpResult::Created2(path, stat) => Ok((path, stat)),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
+    /// `version` -1 matches any.
+    pub async fn delete(&self, path: &str, version: i32) -> Result<(), ZkError> {
+        self.call(Op::Delete {
+            path: path.into(),
+            version,
+        })
+        .await
+        .map(|_| ())
+    }
+
+    pub async fn exists(&self, path: &str, watch: bool) -> Result<Option<Stat>, ZkError> {
+        match self
+            .call(Op::Exists {
+                path: path.into(),
+                watch,
+            })
+            .await
+        {
+            Ok(OpResult::Stat(stat)) => Ok(Some(stat)),
+            Err(ZkError::NoNode) => Ok(None),
+            Ok(_) => Err(ZkError::SystemError),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub async fn get_data(
+        &self,
+        path: &str,
+        watch: bool,
+    ) -> Result<(Option<Bytes>, Stat), ZkError> {
+        match self
+            .call(Op::GetData {
+                path: path.into(),
+                watch,
+            })
+            .await?
+        {
+            OpResult::Data(data, stat) => Ok((data, stat)),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
+    pub async fn set_data(
+        &self,
+        path: &str,
+        data: Option<Bytes>,
+        version: i32,
+    ) -> Result<Stat, ZkError> {
+        self.stat(Op::SetData {
+            path: path.into(),
+            data,
+            version,
+        })
+        .await
+    }
+
+    async fn stat(&self, op: Op) -> Result<Stat, ZkError> {
+        match self.call(op).await? {
+            OpResult::Stat(stat) => Ok(stat),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
+    pub async fn get_children(
+        &self,
+        path: &str,
+        watch: bool,
+    ) -> Result<(Vec<String>, Stat), ZkError> {
+        match self
+            .call(Op::GetChildren {
+                path: path.into(),
+                watch,
+            })
+            .await?
+        {
+            OpResult::Children(children, stat) => Ok((children, stat)),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
+    pub async fn get_acl(&self, path: &str) -> Result<(Vec<Acl>, Stat), ZkError> {
+        match self.call(Op::GetAcl { path: path.into() }).await? {
+            OpResult::Acl(acl, stat) => Ok((acl, stat)),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
+    /// `version` is compared with the aversion.
+    pub async fn set_acl(&self, path: &str, acl: Vec<Acl>, version: i32) -> Result<Stat, ZkError> {
+        self.stat(Op::SetAcl {
+            path: path.into(),
+            acl,
+            version,
+        })
+        .await
+    }
+
+    /// The outer error is of the request, the inner one of an operation in it.
+    pub async fn multi(
+        &self,
+        ops: Vec<Op>,
+    ) -> Result<Result<Vec<OpResult>, MultiFailure>, ZkError> {
+        match self.call(Op::Multi(ops)).await? {
+            OpResult::Multi(results) => Ok(results),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
+    pub async fn sync(&self, path: &str) -> Result<(), ZkError> {
+        self.call(Op::Sync { path: path.into() }).await.map(|_| ())
+    }
+
+    /// Kept for later connections of the session too.
+    pub async fn add_auth(&self, scheme: &str, auth: Bytes) -> Result<(), ZkError> {
+        self.call(Op::AddAuth {
+            scheme: scheme.into(),
+            auth,
+        })
+        .await
+        .map(|_| ())
+    }
+
+    pub async fn add_watch(&self, path: &str, mode: AddWatchMode) -> Result<(), ZkError> {
+        self.call(Op::AddWatch {
+            path: path.into(),
+            mode,
+        })
+        .await
+        .map(|_| ())
+    }
+
+    pub async fn remove_watches(&self, path: &str, kind: WatcherType) -> Result<(), ZkError> {
+        self.call(Op::RemoveWatches {
+            path: path.into(),
+            kind,
+        })
+        .await
+        .map(|_| ())
+    }
+
+    /// Own ephemerals whose path starts with `prefix`.
+    pub async fn get_ephemerals(&self, prefix: &str) -> Result<Vec<String>, ZkError> {
+        match self
+            .call(Op::GetEphemerals {
+                prefix: prefix.into(),
+            })
+            .await?
+        {
+            OpResult::Paths(paths) => Ok(paths),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
+    /// Descendants of all levels.
+    pub async fn get_all_children_number(&self, path: &str) -> Result<i32, ZkError> {
+        match self
+            .call(Op::GetAllChildrenNumber { path: path.into() })
+            .await?
+        {
+            OpResult::Number(n) => Ok(n),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
+    pub async fn who_am_i(&self) -> Result<Vec<ClientInfo>, ZkError> {
+        match self.call(Op::WhoAmI).await? {
+            OpResult::Clients(clients) => Ok(clients),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+}
