@@ -99,7 +99,7 @@ impl BatchBuilder {
 
     /// Adds a record right after the last one.
     pub fn push(&mut self, r: NewRecord<'_>) {
-        let delta = self.header.last_offset_delta + 1;
+        let delta = self.header.last_offset_delta.saturating_add(1);
         self.push_parts(
             delta,
             r.timestamp,
@@ -118,7 +118,7 @@ impl BatchBuilder {
         value: Option<&'a [u8]>,
         headers: impl Iterator<Item = Header<'a>> + Clone,
     ) {
-        let delta = (offset - self.header.base_offset) as i32;
+        let delta = offset.wrapping_sub(self.header.base_offset) as i32;
         self.push_parts(delta, timestamp, key, value, headers);
     }
 
@@ -140,7 +140,7 @@ impl BatchBuilder {
         record::put_v2(
             &mut self.records,
             delta,
-            timestamp - self.header.base_timestamp,
+            timestamp.wrapping_sub(self.header.base_timestamp),
             key,
             value,
             headers,

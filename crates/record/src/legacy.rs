@@ -386,7 +386,7 @@ pub fn put_set(
     let mut inner = Vec::new();
     for r in records {
         let offset = if magic == 1 {
-            r.offset - first.offset
+            r.offset.wrapping_sub(first.offset)
         } else {
             r.offset
         };

@@ -1,4 +1,5 @@
 //! Segments that Kafka 3.9.2 wrote are read as its own dump tool reads them, and conversions keep every record.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use bytes::Bytes;
 use gracchus_record::control::{EndTransaction, Marker};

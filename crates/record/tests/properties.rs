@@ -1,4 +1,5 @@
 //! Whatever goes in comes out again, and no bytes, however damaged, make anything panic or accept a lie.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use bytes::Bytes;
 use gracchus_record::convert::down_convert;
@@ -28,6 +29,15 @@ fn codec() -> impl Strategy<Value = Codec> {
         Just(Codec::Snappy),
         Just(Codec::Lz4),
         Just(Codec::Zstd)
+    ]
+}
+
+fn old_codec() -> impl Strategy<Value = Codec> {
+    prop_oneof![
+        Just(Codec::None),
+        Just(Codec::Gzip),
+        Just(Codec::Snappy),
+        Just(Codec::Lz4)
     ]
 }
 
@@ -129,8 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn old_sets_round_trip(codec in codec(), magic in 0i8..2, records in records()) {
-        prop_assume!(codec != Codec::Zstd);
+    fn old_sets_round_trip(codec in old_codec(), magic in 0i8..2, records in records()) {
         let plain: Vec<_> = records.iter().map(|(timestamp, key, value, _)| NewRecord {
             timestamp: *timestamp, key: key.as_deref(), value: value.as_deref(), headers: &[],
         }).collect();
@@ -166,12 +175,11 @@ proptest! {
 
     #[test]
     fn damaged_old_sets(
-        codec in codec(),
+        codec in old_codec(),
         magic in 0i8..2,
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         reseal in any::<bool>(),
     ) {
-        prop_assume!(codec != Codec::Zstd);
         let records = [NewRecord { timestamp: 4, key: Some(b"key"), value: Some(b"value value"), headers: &[] }; 3];
         let mut bytes = LegacyBuilder { magic, codec, append_time: None }.build(0, &records).unwrap().to_vec();
         for (at, value) in damage {

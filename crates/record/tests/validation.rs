@@ -1,4 +1,5 @@
 //! The table in `docs/record-validation.md`, row by row.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use bytes::Bytes;
 use gracchus_record::batch::BatchHeader;
