@@ -11,7 +11,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::ConfigStore;
+use gracchus_registry::Registry;
+
+use crate::config::{ConfigStore, Listeners};
+use crate::controller::ControllerShell;
+use crate::group::GroupShell;
+use crate::net::limits::ConnectionCounter;
+use crate::replica::ReplicaManager;
 use crate::metadata::MetadataCache;
 use crate::metrics::Metrics;
 
@@ -55,6 +61,24 @@ pub struct Broker {
     pub config: Arc<ConfigStore>,
     /// The cluster as UpdateMetadata told it.
     pub metadata: Arc<MetadataCache>,
+    /// Kafka's znodes.
+    pub registry: gracchus_registry::Registry,
+    /// The group coordinator.
+    pub groups: Arc<crate::group::GroupShell>,
+    /// The replicas hosted here.
+    pub replicas: Arc<ReplicaManager>,
+    /// The group coordinator.
+    pub groups: Arc<GroupShell>,
+    /// The controller, active or not.
+    pub controller: Arc<ControllerShell>,
+    /// Kafka's znodes over the broker's ZooKeeper session.
+    pub registry: Registry,
+    /// Listeners as configured, the advertised ones complete.
+    pub listeners: Listeners,
+    /// Told when `/config/changes` has news.
+    pub config_changes: tokio::sync::Notify,
+    /// Open client connections.
+    pub connections: Arc<ConnectionCounter>,
     /// Counters.
     pub metrics: Metrics,
     /// dataVersion of `/feature`, -1 when there is none (inter.broker.protocol.version below 2.7).

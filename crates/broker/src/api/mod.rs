@@ -21,6 +21,8 @@ use crate::net::Outcome;
 pub mod api_versions;
 /// DescribeCluster (60).
 pub mod describe_cluster;
+/// Groups and committed offsets.
+pub mod group;
 /// Metadata (3).
 pub mod metadata;
 /// ConsumerGroupHeartbeat, ConsumerGroupDescribe (68, 69), Envelope (58): advertised and refused, as Kafka does here.
@@ -60,6 +62,17 @@ served! {
     boxed ApiVersionsRequest => api_versions::handle;
     boxed DescribeClusterRequest => describe_cluster::handle;
     boxed MetadataRequest => metadata::handle;
+    boxed OffsetCommitRequest => group::offset_commit::handle;
+    boxed OffsetFetchRequest => group::offset_fetch::handle;
+    boxed FindCoordinatorRequest => group::find_coordinator::handle;
+    boxed JoinGroupRequest => group::join_group::handle;
+    boxed HeartbeatRequest => group::heartbeat::handle;
+    boxed LeaveGroupRequest => group::leave_group::handle;
+    boxed SyncGroupRequest => group::sync_group::handle;
+    boxed DescribeGroupsRequest => group::describe_groups::handle;
+    boxed ListGroupsRequest => group::list_groups::handle;
+    boxed DeleteGroupsRequest => group::delete_groups::handle;
+    boxed OffsetDeleteRequest => group::offset_delete::handle;
     boxed ConsumerGroupHeartbeatRequest => refused::consumer_group_heartbeat;
     boxed ConsumerGroupDescribeRequest => refused::consumer_group_describe;
 }

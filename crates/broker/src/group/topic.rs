@@ -1,0 +1,80 @@
+//! The offsets topic: who leads the partition of a group, and how the topic comes to be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gracchus_kafka_proto::ErrorCode;
+
+use super::OFFSETS_TOPIC;
+use crate::broker::Broker;
+use crate::controller::auto_create_topics;
+use crate::metadata::Snapshot;
+
+/// How long the first client waits for the topic that it had made, instead of asking again and again.
+const WAIT_FOR_LEADER: Duration = Duration::from_secs(1);
+
+/// A broker as its clients reach it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// -1: none.
+    pub id: i32,
+    /// Host of the client's listener.
+    pub host: String,
+    /// -1: none.
+    pub port: i32,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Node {
+            id: -1,
+            host: String::new(),
+            port: -1,
+        }
+    }
+}
+
+/// The coordinator of a group, as clients of this listener reach it; COORDINATOR_NOT_AVAILABLE while its partition has no
+/// leader.
+pub async fn coordinator(
+    broker: &Arc<Broker>,
+    listener: &str,
+    group_id: &str,
+) -> Result<Node, ErrorCode> {
+    let partition = broker.groups.partition_for(group_id);
+    let snapshot = broker.metadata.snapshot();
+    if snapshot.topics.contains_key(OFFSETS_TOPIC) {
+        return leader(&snapshot, listener, partition).ok_or(ErrorCode::CoordinatorNotAvailable);
+    }
+    for (_, error) in auto_create_topics(broker, &[OFFSETS_TOPIC.to_owned()]).await {
+        let made = [
+            ErrorCode::None,
+            ErrorCode::LeaderNotAvailable,
+            ErrorCode::TopicAlreadyExists,
+        ];
+        if !made.contains(&error) {
+            tracing::warn!(
+                topic = OFFSETS_TOPIC,
+                error = error.name(),
+                "the topic for groups cannot be made; with too few live brokers lower \
+                 offsets.topic.replication.factor or start more"
+            );
+            return Err(ErrorCode::CoordinatorNotAvailable);
+        }
+    }
+    let known = |snapshot: &Snapshot| leader(snapshot, listener, partition).is_some();
+    broker.metadata.wait_until(WAIT_FOR_LEADER, known).await;
+    leader(&broker.metadata.snapshot(), listener, partition)
+        .ok_or(ErrorCode::CoordinatorNotAvailable)
+}
+
+fn leader(snapshot: &Snapshot, listener: &str, partition: i32) -> Option<Node> {
+    let info = snapshot.partition(OFFSETS_TOPIC, partition)?;
+    let live = snapshot.brokers.get(&info.leader)?;
+    let endpoint = live.endpoint(listener)?;
+    Some(Node {
+        id: live.id,
+        host: endpoint.host.clone(),
+        port: endpoint.port,
+    })
+}
