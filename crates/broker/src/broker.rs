@@ -16,10 +16,10 @@ use gracchus_registry::Registry;
 use crate::config::{ConfigStore, Listeners};
 use crate::controller::ControllerShell;
 use crate::group::GroupShell;
-use crate::net::limits::ConnectionCounter;
-use crate::replica::ReplicaManager;
 use crate::metadata::MetadataCache;
 use crate::metrics::Metrics;
+use crate::net::limits::ConnectionCounter;
+use crate::replica::ReplicaManager;
 
 /// Who this broker is.
 #[derive(Debug)]
@@ -61,10 +61,6 @@ pub struct Broker {
     pub config: Arc<ConfigStore>,
     /// The cluster as UpdateMetadata told it.
     pub metadata: Arc<MetadataCache>,
-    /// Kafka's znodes.
-    pub registry: gracchus_registry::Registry,
-    /// The group coordinator.
-    pub groups: Arc<crate::group::GroupShell>,
     /// The replicas hosted here.
     pub replicas: Arc<ReplicaManager>,
     /// The group coordinator.

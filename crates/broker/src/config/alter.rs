@@ -46,22 +46,38 @@ pub struct Refusal {
 impl Refusal {
     /// INVALID_REQUEST.
     pub fn request(message: impl Into<String>) -> Self {
-        Self { error: ErrorCode::InvalidRequest, message: message.into() }
+        Self {
+            error: ErrorCode::InvalidRequest,
+            message: message.into(),
+        }
     }
 
     /// INVALID_CONFIG.
     pub fn config(message: impl Into<String>) -> Self {
-        Self { error: ErrorCode::InvalidConfig, message: message.into() }
+        Self {
+            error: ErrorCode::InvalidConfig,
+            message: message.into(),
+        }
     }
 }
 
 /// Applies the operations to the stored texts.
-pub fn apply(kind: Kind, stored: &Props, changes: &[(String, Operation, Option<String>)]) -> Result<Props, Refusal> {
+pub fn apply(
+    kind: Kind,
+    stored: &Props,
+    changes: &[(String, Operation, Option<String>)],
+) -> Result<Props, Refusal> {
     let mut seen = std::collections::BTreeSet::new();
-    let duplicates: Vec<&str> =
-        changes.iter().filter(|(k, _, _)| !seen.insert(k)).map(|(k, _, _)| k.as_str()).collect();
+    let duplicates: Vec<&str> = changes
+        .iter()
+        .filter(|(k, _, _)| !seen.insert(k))
+        .map(|(k, _, _)| k.as_str())
+        .collect();
     if !duplicates.is_empty() {
-        return Err(Refusal::request(format!("Error due to duplicate config keys : {}", duplicates.join(","))));
+        return Err(Refusal::request(format!(
+            "Error due to duplicate config keys : {}",
+            duplicates.join(",")
+        )));
     }
     let nulls: Vec<&str> = changes
         .iter()
@@ -69,7 +85,10 @@ pub fn apply(kind: Kind, stored: &Props, changes: &[(String, Operation, Option<S
         .map(|(k, _, _)| k.as_str())
         .collect();
     if !nulls.is_empty() {
-        return Err(Refusal::request(format!("Null value not supported for : {}", nulls.join(","))));
+        return Err(Refusal::request(format!(
+            "Null value not supported for : {}",
+            nulls.join(",")
+        )));
     }
     let mut result = stored.clone();
     for (key, operation, value) in changes {
@@ -82,18 +101,29 @@ pub fn apply(kind: Kind, stored: &Props, changes: &[(String, Operation, Option<S
                 result.remove(key);
             }
             Operation::Append | Operation::Subtract => {
-                let what = if *operation == Operation::Append { "append" } else { "subtract" };
+                let what = if *operation == Operation::Append {
+                    "append"
+                } else {
+                    "subtract"
+                };
                 let Some(def) = catalogue::find(kind, key) else {
                     return Err(Refusal::config(format!("Unknown config name: {key}")));
                 };
                 if def.value_type != ValueType::List {
-                    return Err(Refusal::config(format!("Config value {what} is not allowed for config key: {key}")));
+                    return Err(Refusal::config(format!(
+                        "Config value {what} is not allowed for config key: {key}"
+                    )));
                 }
-                let present = result.get(key).cloned().or_else(|| def.default.clone()).unwrap_or_default();
+                let present = result
+                    .get(key)
+                    .cloned()
+                    .or_else(|| def.default.clone())
+                    .unwrap_or_default();
                 let mut list = split_list(&present);
                 let named = split_list(value);
                 if *operation == Operation::Append {
-                    let new: Vec<String> = named.into_iter().filter(|v| !list.contains(v)).collect();
+                    let new: Vec<String> =
+                        named.into_iter().filter(|v| !list.contains(v)).collect();
                     list.extend(new);
                 } else {
                     list.retain(|v| !named.contains(v));
@@ -110,7 +140,9 @@ pub fn apply(kind: Kind, stored: &Props, changes: &[(String, Operation, Option<S
 pub fn check_topic(broker: &BrokerConfig, overrides: &Props) -> Result<(), TopicRefusal> {
     for key in overrides.keys() {
         if catalogue::find(Kind::Topic, key).is_none() {
-            return Err(TopicRefusal::Other(format!("Unknown topic config name: {key}")));
+            return Err(TopicRefusal::Other(format!(
+                "Unknown topic config name: {key}"
+            )));
         }
     }
     for (key, value) in overrides {
@@ -118,14 +150,17 @@ pub fn check_topic(broker: &BrokerConfig, overrides: &Props) -> Result<(), Topic
             validate::check_value(def, value).map_err(|e| TopicRefusal::Value(e.to_string()))?;
         }
     }
-    if overrides.get("remote.storage.enable").is_some_and(|v| v.trim().eq_ignore_ascii_case("true")) {
+    if overrides
+        .get("remote.storage.enable")
+        .is_some_and(|v| v.trim().eq_ignore_ascii_case("true"))
+    {
         return Err(TopicRefusal::Value(
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
                 .into(),
         ));
     }
-    let resolved =
-        TopicConfig::resolve(broker, overrides).map_err(|e: ConfigError| TopicRefusal::Value(e.to_string()))?;
+    let resolved = TopicConfig::resolve(broker, overrides)
+        .map_err(|e: ConfigError| TopicRefusal::Value(e.to_string()))?;
     if resolved.min_compaction_lag_ms > resolved.max_compaction_lag_ms {
         return Err(TopicRefusal::Other(format!(
             "conflict topic config setting min.compaction.lag.ms ({}) > max.compaction.lag.ms ({})",
@@ -177,12 +212,19 @@ const POOLS: &[&str] = &[
 pub fn check_broker(present: &Props, wanted: &Props, per_broker: bool) -> Result<(), Refusal> {
     let set = |keys: Vec<&str>| format!("Set({})", keys.join(", "));
     let by = |wrong: &dyn Fn(&str) -> bool| -> Vec<&str> {
-        wanted.keys().map(String::as_str).filter(|k| wrong(k)).collect()
+        wanted
+            .keys()
+            .map(String::as_str)
+            .filter(|k| wrong(k))
+            .collect()
     };
     let def = |key: &str| catalogue::find(Kind::Broker, key);
     let fixed = by(&|k| def(k).is_some_and(|d| d.update_mode == UpdateMode::ReadOnly));
     if !fixed.is_empty() {
-        return Err(Refusal::request(format!("Cannot update these configs dynamically: {}", set(fixed))));
+        return Err(Refusal::request(format!(
+            "Cannot update these configs dynamically: {}",
+            set(fixed)
+        )));
     }
     let security = by(&|k| {
         (k.starts_with("ssl.") || k.starts_with("sasl."))
@@ -196,7 +238,8 @@ pub fn check_broker(present: &Props, wanted: &Props, per_broker: bool) -> Result
     }
     if !per_broker {
         let single = by(&|k| {
-            k.starts_with("listener.name.") || def(k).is_some_and(|d| d.update_mode == UpdateMode::PerBroker)
+            k.starts_with("listener.name.")
+                || def(k).is_some_and(|d| d.update_mode == UpdateMode::PerBroker)
         });
         if !single.is_empty() {
             return Err(Refusal::request(format!(
@@ -206,8 +249,10 @@ pub fn check_broker(present: &Props, wanted: &Props, per_broker: bool) -> Result
         }
     }
     // What needs TLS, SASL or a rebind of listeners cannot take effect here, so it is not taken.
-    let unserved =
-        by(&|k| k.starts_with("listener.name.") || def(k).is_some_and(|d| d.update_mode == UpdateMode::PerBroker));
+    let unserved = by(&|k| {
+        k.starts_with("listener.name.")
+            || def(k).is_some_and(|d| d.update_mode == UpdateMode::PerBroker)
+    });
     if !unserved.is_empty() {
         return Err(Refusal::request(format!(
             "This broker takes these configs only from server.properties, at a restart: {}",
@@ -238,7 +283,10 @@ pub fn check_broker(present: &Props, wanted: &Props, per_broker: bool) -> Result
         )));
     }
     for entry in split_list(&config.max_connections_per_ip_overrides) {
-        if entry.rsplit_once(':').is_none_or(|(_, n)| n.trim().parse::<u32>().is_err()) {
+        if entry
+            .rsplit_once(':')
+            .is_none_or(|(_, n)| n.trim().parse::<u32>().is_err())
+        {
             return Err(Refusal::request(format!(
                 "Error parsing configuration property 'max.connections.per.ip.overrides': `{entry}` is not of the form \
                  address:number"
@@ -249,7 +297,10 @@ pub fn check_broker(present: &Props, wanted: &Props, per_broker: bool) -> Result
 }
 
 fn check_pool(key: &str, present: Option<&String>, wanted: &str) -> Result<(), Refusal> {
-    let (Some(present), Ok(wanted)) = (present.and_then(|p| p.parse::<i64>().ok()), wanted.trim().parse::<i64>()) else {
+    let (Some(present), Ok(wanted)) = (
+        present.and_then(|p| p.parse::<i64>().ok()),
+        wanted.trim().parse::<i64>(),
+    ) else {
         return Ok(());
     };
     let wrong = if wanted > present.saturating_mul(2) {
@@ -259,7 +310,9 @@ fn check_pool(key: &str, present: Option<&String>, wanted: &str) -> Result<(), R
     } else {
         return Ok(());
     };
-    Err(Refusal::request(format!("Dynamic thread count update validation failed for {key}={wanted}, {wrong}")))
+    Err(Refusal::request(format!(
+        "Dynamic thread count update validation failed for {key}={wanted}, {wrong}"
+    )))
 }
 
 #[cfg(test)]
@@ -267,22 +320,41 @@ mod tests {
     use super::*;
 
     fn props(pairs: &[(&str, &str)]) -> Props {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
     }
 
     fn broker() -> BrokerConfig {
         BrokerConfig::from_values(&Props::new()).unwrap()
     }
 
-    fn change(stored: &[(&str, &str)], key: &str, op: Operation, value: &str) -> Result<Props, Refusal> {
-        apply(Kind::Topic, &props(stored), &[(key.into(), op, Some(value.into()))])
+    fn change(
+        stored: &[(&str, &str)],
+        key: &str,
+        op: Operation,
+        value: &str,
+    ) -> Result<Props, Refusal> {
+        apply(
+            Kind::Topic,
+            &props(stored),
+            &[(key.into(), op, Some(value.into()))],
+        )
     }
 
     /// The texts are those of Kafka 3.9.2, seen by asking a broker.
     #[test]
     fn topics() {
-        let refused = |key: &str, value: &str| check_topic(&broker(), &props(&[(key, value)])).unwrap_err().for_alter("ct");
-        assert_eq!(refused("foo", "1"), Refusal::config("Unknown topic config name: foo"));
+        let refused = |key: &str, value: &str| {
+            check_topic(&broker(), &props(&[(key, value)]))
+                .unwrap_err()
+                .for_alter("ct")
+        };
+        assert_eq!(
+            refused("foo", "1"),
+            Refusal::config("Unknown topic config name: foo")
+        );
         assert_eq!(
             refused("retention.ms", "x"),
             Refusal::config(
@@ -291,16 +363,33 @@ mod tests {
             )
         );
         assert_eq!(
-            refused("compression.type", "brotli").message.rsplit(": ").next(),
+            refused("compression.type", "brotli")
+                .message
+                .rsplit(": ")
+                .next(),
             Some("uncompressed, zstd, lz4, snappy, gzip, producer")
         );
         assert_eq!(
-            check_topic(&broker(), &props(&[("min.compaction.lag.ms", "10"), ("max.compaction.lag.ms", "5")]))
-                .unwrap_err()
-                .for_alter("ct"),
-            Refusal::config("conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)")
+            check_topic(
+                &broker(),
+                &props(&[
+                    ("min.compaction.lag.ms", "10"),
+                    ("max.compaction.lag.ms", "5")
+                ])
+            )
+            .unwrap_err()
+            .for_alter("ct"),
+            Refusal::config(
+                "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)"
+            )
         );
-        assert!(check_topic(&broker(), &props(&[("cleanup.policy", ""), ("message.format.version", "2.8")])).is_ok());
+        assert!(
+            check_topic(
+                &broker(),
+                &props(&[("cleanup.policy", ""), ("message.format.version", "2.8")])
+            )
+            .is_ok()
+        );
         assert!(check_topic(&broker(), &props(&[("remote.storage.enable", "true")])).is_err());
     }
 
@@ -312,9 +401,30 @@ mod tests {
             Some("delete,compact")
         );
         let both = [("cleanup.policy", "delete,compact")];
-        assert_eq!(policy(change(&both, "cleanup.policy", Operation::Append, "compact")).as_deref(), Some("delete,compact"));
-        assert_eq!(policy(change(&both, "cleanup.policy", Operation::Subtract, "delete")).as_deref(), Some("compact"));
-        assert_eq!(policy(change(&both, "cleanup.policy", Operation::Delete, "")), None);
+        assert_eq!(
+            policy(change(
+                &both,
+                "cleanup.policy",
+                Operation::Append,
+                "compact"
+            ))
+            .as_deref(),
+            Some("delete,compact")
+        );
+        assert_eq!(
+            policy(change(
+                &both,
+                "cleanup.policy",
+                Operation::Subtract,
+                "delete"
+            ))
+            .as_deref(),
+            Some("compact")
+        );
+        assert_eq!(
+            policy(change(&both, "cleanup.policy", Operation::Delete, "")),
+            None
+        );
         assert_eq!(
             change(&[], "retention.ms", Operation::Append, "1").unwrap_err(),
             Refusal::config("Config value append is not allowed for config key: retention.ms")
@@ -345,14 +455,29 @@ mod tests {
         assert!(check("message.max.bytes", "2000000", false).is_ok());
         assert!(check("unknown.key", "1", false).is_ok());
         assert!(check("leader.replication.throttled.rate", "100", false).is_ok());
-        assert_eq!(check("broker.rack", "r", true).unwrap_err(), "Cannot update these configs dynamically: Set(broker.rack)");
+        assert_eq!(
+            check("broker.rack", "r", true).unwrap_err(),
+            "Cannot update these configs dynamically: Set(broker.rack)"
+        );
         assert_eq!(
             check("listeners", "PLAINTEXT://:1", false).unwrap_err(),
             "Cannot update these configs at default cluster level, broker id must be specified: Set(listeners)"
         );
-        assert!(check("ssl.keystore.type", "JKS", true).unwrap_err().contains("per-listener"));
-        assert!(check("num.io.threads", "100", true).unwrap_err().contains("double the current value 8"));
-        assert!(check("num.io.threads", "1", true).unwrap_err().contains("half the current value 8"));
+        assert!(
+            check("ssl.keystore.type", "JKS", true)
+                .unwrap_err()
+                .contains("per-listener")
+        );
+        assert!(
+            check("num.io.threads", "100", true)
+                .unwrap_err()
+                .contains("double the current value 8")
+        );
+        assert!(
+            check("num.io.threads", "1", true)
+                .unwrap_err()
+                .contains("half the current value 8")
+        );
         assert_eq!(
             check("num.io.threads", "x", true).unwrap_err(),
             "Invalid value x for configuration num.io.threads: Not a number of type INT"

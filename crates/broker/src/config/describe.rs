@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::catalogue::{self, Kind, KeyDef, UpdateMode, ValueType};
+use super::catalogue::{self, KeyDef, Kind, UpdateMode, ValueType};
 use super::store::{ConfigStore, Props};
 
 /// Where a value comes from; `as i8` is the number on the wire.
@@ -68,10 +68,16 @@ pub(super) struct Layer<'a> {
 fn family(key: &str) -> Vec<&str> {
     match key {
         "log.roll.ms" | "log.roll.hours" => vec!["log.roll.ms", "log.roll.hours"],
-        "log.roll.jitter.ms" | "log.roll.jitter.hours" => vec!["log.roll.jitter.ms", "log.roll.jitter.hours"],
+        "log.roll.jitter.ms" | "log.roll.jitter.hours" => {
+            vec!["log.roll.jitter.ms", "log.roll.jitter.hours"]
+        }
         "log.flush.interval.ms" => vec!["log.flush.interval.ms", "log.flush.scheduler.interval.ms"],
         "log.retention.ms" | "log.retention.minutes" | "log.retention.hours" => {
-            vec!["log.retention.ms", "log.retention.minutes", "log.retention.hours"]
+            vec![
+                "log.retention.ms",
+                "log.retention.minutes",
+                "log.retention.hours",
+            ]
         }
         other => match listener_base(other) {
             Some(base) => vec![other, base],
@@ -82,7 +88,9 @@ fn family(key: &str) -> Vec<&str> {
 
 /// `ssl.keystore.type` of `listener.name.internal.ssl.keystore.type`.
 fn listener_base(key: &str) -> Option<&str> {
-    key.strip_prefix("listener.name.")?.split_once('.').map(|(_, base)| base)
+    key.strip_prefix("listener.name.")?
+        .split_once('.')
+        .map(|(_, base)| base)
 }
 
 fn definition(key: &str) -> Option<&'static KeyDef> {
@@ -102,7 +110,11 @@ fn broker_synonyms(layers: &[Layer<'_>], key: &str, sensitive: bool) -> Vec<Syno
     let mut found = Vec::new();
     let mut add = |name: &str, value: &str, source: Source| {
         let value = (!sensitive).then(|| value.to_owned());
-        found.push(Synonym { name: name.to_owned(), value, source });
+        found.push(Synonym {
+            name: name.to_owned(),
+            value,
+            source,
+        });
     };
     for layer in layers {
         for name in &names {
@@ -112,12 +124,17 @@ fn broker_synonyms(layers: &[Layer<'_>], key: &str, sensitive: bool) -> Vec<Syno
         }
     }
     for name in &names {
-        if let Some(default) = catalogue::find(Kind::Broker, name).and_then(|d| d.default.as_deref()) {
+        if let Some(default) =
+            catalogue::find(Kind::Broker, name).and_then(|d| d.default.as_deref())
+        {
             add(name, default, Source::Default);
         }
     }
     // Kafka leaves out what precedes the first value of the key itself, so a key set only by its hours has none
-    let first = found.iter().position(|s| s.name == key).unwrap_or(found.len());
+    let first = found
+        .iter()
+        .position(|s| s.name == key)
+        .unwrap_or(found.len());
     found.split_off(first)
 }
 
@@ -130,10 +147,15 @@ impl ConfigStore {
             catalogue::all(Kind::Topic)
                 .filter(|def| !def.internal)
                 .map(|def| {
-                    let mut synonyms =
-                        def.broker_key.map_or_else(Vec::new, |key| broker_synonyms(layers, key, false));
+                    let mut synonyms = def
+                        .broker_key
+                        .map_or_else(Vec::new, |key| broker_synonyms(layers, key, false));
                     if let Some(own) = overrides.get(def.name) {
-                        let own = Synonym { name: def.name.into(), value: Some(own.clone()), source: Source::Topic };
+                        let own = Synonym {
+                            name: def.name.into(),
+                            value: Some(own.clone()),
+                            source: Source::Topic,
+                        };
                         synonyms.insert(0, own);
                     }
                     let folded = match def.name {
@@ -169,8 +191,15 @@ impl ConfigStore {
     pub fn describe_broker(&self) -> Vec<Entry> {
         self.with_layers(|layers, folded| {
             let mut names: BTreeMap<&str, ()> = folded.keys().map(|k| (k.as_str(), ())).collect();
-            names.extend(catalogue::all(Kind::Broker).filter(|d| !d.internal).map(|d| (d.name, ())));
-            names.into_keys().map(|name| broker_entry(layers, name, folded.get(name), |_| true)).collect()
+            names.extend(
+                catalogue::all(Kind::Broker)
+                    .filter(|d| !d.internal)
+                    .map(|d| (d.name, ())),
+            );
+            names
+                .into_keys()
+                .map(|name| broker_entry(layers, name, folded.get(name), |_| true))
+                .collect()
         })
     }
 
@@ -182,7 +211,9 @@ impl ConfigStore {
                 .into_iter()
                 .flat_map(|l| l.values)
                 .map(|(name, value)| {
-                    broker_entry(layers, name, Some(value), |source| source == Source::BrokerDefault)
+                    broker_entry(layers, name, Some(value), |source| {
+                        source == Source::BrokerDefault
+                    })
                 })
                 .collect()
         })
@@ -202,7 +233,11 @@ fn broker_entry(
     let default = || definition(name).and_then(|d| d.default.clone());
     Entry {
         name: name.to_owned(),
-        value: if sensitive { None } else { effective.cloned().or_else(default) },
+        value: if sensitive {
+            None
+        } else {
+            effective.cloned().or_else(default)
+        },
         read_only: definition(name).is_none_or(|d| d.update_mode == UpdateMode::ReadOnly),
         sensitive,
         value_type,
@@ -219,7 +254,10 @@ mod tests {
     #[test]
     fn as_kafka_describes() {
         let props = |pairs: &[(&str, &str)]| -> Props {
-            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect()
         };
         let store = ConfigStore::new(props(&[
             ("broker.id", "0"),
@@ -244,7 +282,9 @@ mod tests {
             ("unknown.key", "1"),
             ("leader.replication.throttled.rate", "100"),
         ]);
-        store.set_dynamic(defaults, props(&[("message.max.bytes", "3000000")])).unwrap();
+        store
+            .set_dynamic(defaults, props(&[("message.max.bytes", "3000000")]))
+            .unwrap();
         let topic = [
             ("retention.ms", "1000"),
             ("cleanup.policy", ""),

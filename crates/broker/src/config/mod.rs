@@ -28,10 +28,10 @@ pub mod value;
 /// Protocol versions by name.
 pub mod version;
 
-/// What DescribeConfigs tells.
-pub mod describe;
 /// What AlterConfigs may do.
 pub mod alter;
+/// What DescribeConfigs tells.
+pub mod describe;
 
 pub use broker_config::BrokerConfig;
 pub use error::ConfigError;
@@ -39,3 +39,4 @@ pub use listeners::{Listener, Listeners, SecurityProtocol};
 pub use load::{Loaded, Origin, Sources};
 pub use store::{Change, ConfigStore};
 pub use topic_config::TopicConfig;
+pub use version::MetadataVersion;

@@ -107,15 +107,28 @@ impl ConfigStore {
     /// This broker's own dynamic texts, or the cluster-wide ones.
     pub fn dynamic(&self, per_broker: bool) -> Props {
         let layers = self.layers.read();
-        if per_broker { layers.dynamic_broker.clone() } else { layers.dynamic_default.clone() }
+        if per_broker {
+            layers.dynamic_broker.clone()
+        } else {
+            layers.dynamic_default.clone()
+        }
     }
 
     pub(super) fn with_layers<T>(&self, read: impl FnOnce(&[Layer<'_>], &Props) -> T) -> T {
         let layers = self.layers.read();
         let in_order = [
-            Layer { values: &layers.dynamic_broker, source: Source::Broker },
-            Layer { values: &layers.dynamic_default, source: Source::BrokerDefault },
-            Layer { values: &layers.fixed, source: Source::Static },
+            Layer {
+                values: &layers.dynamic_broker,
+                source: Source::Broker,
+            },
+            Layer {
+                values: &layers.dynamic_default,
+                source: Source::BrokerDefault,
+            },
+            Layer {
+                values: &layers.fixed,
+                source: Source::Static,
+            },
         ];
         read(&in_order, &fold(&layers))
     }

@@ -1,10 +1,43 @@
 //! The shell around the controller.
+//!
+//! What the rest of the broker needs of it. `lifecycle` calls, in this order: [`ControllerShell::new`], then (after the
+//! registration) [`ControllerShell::start`], then [`ControllerShell::zk_event`] for each event of the ZooKeeper session,
+//! in order. When the session has expired: [`ControllerShell::session_expired`] is awaited before a new session is
+//! opened, and [`ControllerShell::registered`] is called when the broker is registered again. [`ControllerShell::stop`]
+//! comes first in a shutdown after the controlled part.
 
 use std::sync::Arc;
 
 use gracchus_kafka_proto::ErrorCode;
+use gracchus_zk_client::ZkEvent;
 
 use crate::broker::Broker;
+
+/// The controller of this broker, active or not.
+#[derive(Debug, Default)]
+pub struct ControllerShell {}
+
+impl ControllerShell {
+    /// Does nothing yet.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {})
+    }
+
+    /// The broker is registered: takes part in elections from now on.
+    pub fn start(self: &Arc<Self>, _broker: &Arc<Broker>) {}
+
+    /// One event of the session, in order; must not block.
+    pub fn zk_event(&self, _event: &ZkEvent) {}
+
+    /// The session is over: resigns without touching ZooKeeper; returns when that has begun.
+    pub async fn session_expired(&self) {}
+
+    /// The broker is registered again under a new session, with this broker epoch.
+    pub fn registered(&self, _broker_epoch: i64) {}
+
+    /// Resigns and stops.
+    pub async fn stop(&self) {}
+}
 
 /// Creates topics that a client named and that do not exist yet, with the broker's defaults; answers once the znodes are
 /// written (or refused), with `LeaderNotAvailable` for those created: Metadata waits for their leaders itself.

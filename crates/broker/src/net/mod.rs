@@ -4,6 +4,8 @@
 //! answered by a [`Service`], and writes the answer ([`write`]) before it reads the next. So answers keep their order and
 //! a client that does not read its answers stops only itself.
 
+/// Requests to other brokers.
+pub mod client;
 /// One connection.
 pub mod connection;
 /// Frames in.

@@ -1,0 +1,131 @@
+//! The way down: leadership away first, then the network, the coordinators, the logs, and the session last, so that its
+//! ephemerals vanish when nothing is served any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::messages::ControlledShutdownRequest;
+
+use super::Running;
+use super::status::Phase;
+use crate::broker::Broker;
+use crate::clock::now_ms;
+use crate::config::version::MetadataVersion;
+use crate::net::client::BrokerConnection;
+
+/// Requests in progress get this long to finish.
+const DRAIN: Duration = Duration::from_secs(2);
+
+impl Running {
+    /// Stops cleanly. Each step is bounded.
+    pub async fn stop(self) {
+        self.status.set(Phase::Stopping);
+        let broker = &self.broker;
+        tracing::info!("shutting down broker {}", broker.identity.broker_id);
+        if broker.config.current().controlled_shutdown_enable {
+            controlled_shutdown(broker).await;
+        }
+        self.network_stop.cancel();
+        self.network_tasks.close();
+        if tokio::time::timeout(DRAIN, self.network_tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some connections did not end within {DRAIN:?}");
+        }
+        broker.controller.stop().await;
+        broker.groups.stop();
+        broker.shutdown.cancel();
+        broker.tasks.close();
+        if tokio::time::timeout(Duration::from_secs(10), broker.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some background tasks did not end within 10 s");
+        }
+        let logs = broker.replicas.logs().clone();
+        let closing = tokio::task::spawn_blocking(move || logs.shutdown(now_ms()));
+        if closing.await.is_err() {
+            tracing::error!("closing the logs failed; the next start recovers them");
+        }
+        broker.registry.zk().close().await;
+        // a closed session needs no ending at the next start
+        let _ = std::fs::remove_file(&self.session_file);
+        tracing::info!("broker {} has shut down", broker.identity.broker_id);
+    }
+}
+
+/// Asks the controller to move leaders away; a refusal or silence only means an unclean stop, in which no data is lost.
+async fn controlled_shutdown(broker: &Arc<Broker>) {
+    let config = broker.config.current();
+    let tries = config.controlled_shutdown_max_retries.max(1);
+    for attempt in 1..=tries {
+        match ask(broker).await {
+            Ok(0) => return,
+            Ok(left) => tracing::info!(
+                "controlled shutdown: leaders left: {left} (attempt {attempt} of {tries})"
+            ),
+            Err(reason) => {
+                tracing::info!("controlled shutdown: {reason} (attempt {attempt} of {tries})")
+            }
+        }
+        if attempt < tries {
+            let pause = u64::try_from(config.controlled_shutdown_retry_backoff_ms).unwrap_or(0);
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+    tracing::warn!("controlled shutdown did not succeed; going down without it");
+}
+
+async fn ask(broker: &Arc<Broker>) -> Result<usize, String> {
+    let snapshot = broker.metadata.snapshot();
+    let id = snapshot.controller_id.ok_or("no controller is known")?;
+    let controller = snapshot
+        .brokers
+        .get(&id)
+        .ok_or_else(|| format!("controller {id} is not alive"))?;
+    let listener = broker
+        .listeners
+        .control_plane
+        .as_ref()
+        .unwrap_or(&broker.listeners.inter_broker);
+    let endpoint = controller
+        .endpoint(listener)
+        .ok_or_else(|| format!("controller {id} has no listener {listener}"))?;
+    let config = broker.config.current();
+    let patience =
+        Duration::from_millis(u64::try_from(config.controller_socket_timeout_ms).unwrap_or(30_000));
+    let port =
+        u16::try_from(endpoint.port).map_err(|_| format!("controller {id} has no valid port"))?;
+    let own = broker.identity.broker_id;
+    let mut connection =
+        BrokerConnection::connect(&endpoint.host, port, &own.to_string(), patience)
+            .await
+            .map_err(|e| format!("controller {id} at {}:{port}: {e}", endpoint.host))?;
+    let version = MetadataVersion::parse(&config.inter_broker_protocol_version).map_or(3, |ibp| {
+        match (
+            ibp.at_least("2.4-IV1"),
+            ibp.at_least("2.2-IV0"),
+            ibp.at_least("0.9.0"),
+        ) {
+            (true, ..) => 3,
+            (_, true, _) => 2,
+            (_, _, true) => 1,
+            _ => 0,
+        }
+    });
+    let request = ControlledShutdownRequest {
+        broker_id: own,
+        broker_epoch: broker.identity.broker_epoch(),
+        ..Default::default()
+    };
+    let answer = connection
+        .send(version, &request)
+        .await
+        .map_err(|e| format!("controller {id}: {e}"))?;
+    match ErrorCode::from_code(answer.error_code) {
+        ErrorCode::None => Ok(answer.remaining_partitions.len()),
+        error => Err(format!("controller {id} answered {}", error.name())),
+    }
+}

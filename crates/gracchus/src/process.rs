@@ -1,0 +1,42 @@
+//! The process itself: file limits, signals, the last words before a failed exit.
+
+use std::process::ExitCode;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Raises the soft limit of open files to the hard one: a broker holds a few for each partition.
+pub fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => tracing::debug!("open files: limit {:?} raised to {:?}", limit.current, limit.maximum),
+        Err(error) => tracing::warn!(%error, "cannot raise the limit of open files; `ulimit -n` shows it"),
+    }
+}
+
+/// Completes at the first SIGTERM or Ctrl-C; a second one ends the process at once.
+pub async fn stop_signal() {
+    let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        tracing::warn!("signals cannot be caught; kill ends the process without a clean shutdown");
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        eprintln!("second signal: leaving at once, without a clean shutdown");
+        std::process::exit(1);
+    });
+}
+
+/// One paragraph on standard error, exit code 1.
+pub fn fail(error: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("gracchus: {error}");
+    ExitCode::FAILURE
+}
