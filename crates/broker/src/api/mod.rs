@@ -19,17 +19,40 @@ use crate::net::Outcome;
 
 /// ApiVersions (18).
 pub mod api_versions;
+/// DeleteRecords (21).
+pub mod delete_records;
 /// DescribeCluster (60).
 pub mod describe_cluster;
+/// DescribeLogDirs (35).
+pub mod describe_log_dirs;
+/// DescribeProducers (61).
+pub mod describe_producers;
+/// Fetch (1).
+pub mod fetch;
+/// Records for old consumers.
+pub mod fetch_convert;
 /// Groups and committed offsets.
 pub mod group;
+/// LeaderAndIsr (4).
+pub mod leader_and_isr;
+/// Who leads instead.
+pub mod leader_hint;
+/// ListOffsets (2).
+pub mod list_offsets;
 /// Metadata (3).
 pub mod metadata;
+/// OffsetForLeaderEpoch (23).
+pub mod offset_for_leader_epoch;
+/// Produce (0).
+pub mod produce;
 /// ConsumerGroupHeartbeat, ConsumerGroupDescribe (68, 69), Envelope (58): advertised and refused, as Kafka does here.
 pub mod refused;
+/// StopReplica (5).
+pub mod stop_replica;
 
 /// Lists what is served: `kind Request => handler`. `boxed` is the rule; `inline` keeps the two hot handlers' futures in
-/// the connection's own task, which costs memory in each connection.
+/// the connection's own task, which costs memory in each connection; `whole` is inline too, and its handler decides about
+/// the connection itself.
 macro_rules! served {
     ($($kind:ident $request:ident => $handler:path;)*) => {
         /// What ApiVersions advertises: key, first and last version; Kafka's three refused keys included.
@@ -53,12 +76,28 @@ macro_rules! served {
             Err(outcome) => outcome,
         }
     }};
+    (@whole $request:ty, $handler:path, $broker:ident, $ctx:ident, $body:ident) => {{
+        let mut body = $body;
+        match decode::<$request>(&mut body, $ctx) {
+            Ok(request) => $handler($broker, $ctx, request).await,
+            Err(outcome) => outcome,
+        }
+    }};
     (@boxed $request:ty, $handler:path, $broker:ident, $ctx:ident, $body:ident) => {
         Box::pin(async move { served!(@inline $request, $handler, $broker, $ctx, $body) }).await
     };
 }
 
 served! {
+    whole ProduceRequest => produce::handle;
+    inline FetchRequest => fetch::handle;
+    boxed ListOffsetsRequest => list_offsets::handle;
+    boxed LeaderAndIsrRequest => leader_and_isr::handle;
+    boxed StopReplicaRequest => stop_replica::handle;
+    boxed DeleteRecordsRequest => delete_records::handle;
+    boxed OffsetForLeaderEpochRequest => offset_for_leader_epoch::handle;
+    boxed DescribeLogDirsRequest => describe_log_dirs::handle;
+    boxed DescribeProducersRequest => describe_producers::handle;
     boxed ApiVersionsRequest => api_versions::handle;
     boxed DescribeClusterRequest => describe_cluster::handle;
     boxed MetadataRequest => metadata::handle;

@@ -90,7 +90,10 @@ impl ReplicaManager {
                     partition.raise_high_watermark(role, &mut log, now_ms);
                     Ok(info)
                 }
-                Err(error) => Err((failure(&error, log.log_start_offset()), Some(error))),
+                Err(error) => Err((
+                    failure(&error, log.log_start_offset()),
+                    Some(Box::new(error)),
+                )),
             }
         })?;
         match outcome {
@@ -100,7 +103,7 @@ impl ReplicaManager {
             }
             Err((refused, error)) => {
                 // Outside of the locks: a failed directory changes the roles of its partitions.
-                if let Some(AppendError::Log(error)) = &error {
+                if let Some(AppendError::Log(error)) = error.as_deref() {
                     self.log_failed(&partition.id, "appending", error);
                 }
                 Err(refused)

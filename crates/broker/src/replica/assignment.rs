@@ -159,7 +159,6 @@ impl ReplicaManager {
     fn new_partition(&self, id: &TopicPartition) -> Arc<Partition> {
         Arc::new(Partition::new(
             id.clone(),
-            self.broker_id,
             self.config.clone(),
             self.metadata.clone(),
         ))

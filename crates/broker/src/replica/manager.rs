@@ -22,6 +22,8 @@ pub trait LeadershipObserver: Send + Sync {
     fn lost_leadership(&self, partition: &TopicPartition, leader_epoch: Option<i32>);
 }
 
+type DirFailure = Box<dyn Fn(&std::path::Path) + Send + Sync>;
+
 #[derive(Clone)]
 pub(crate) enum Hosted {
     Online(Arc<Partition>),
@@ -59,7 +61,7 @@ pub struct ReplicaManager {
     pub(crate) sessions: FetchSessions,
     observers: OnceLock<Vec<Arc<dyn LeadershipObserver>>>,
     /// Called with each log directory that failed, once.
-    dir_failure: OnceLock<Box<dyn Fn(&std::path::Path) + Send + Sync>>,
+    dir_failure: OnceLock<DirFailure>,
 }
 
 impl ReplicaManager {
@@ -101,6 +103,11 @@ impl ReplicaManager {
 
     pub(crate) fn observers(&self) -> &[Arc<dyn LeadershipObserver>] {
         self.observers.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Fetch sessions.
+    pub fn sessions(&self) -> &FetchSessions {
+        &self.sessions
     }
 
     /// The log manager.

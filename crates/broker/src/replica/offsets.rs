@@ -55,6 +55,21 @@ pub struct OffsetQuery {
     pub only_leader: bool,
 }
 
+/// Who asks ListOffsets version 0.
+#[derive(Debug, Clone, Copy)]
+pub struct BeforeQuery {
+    /// -1, -2 or a time in ms.
+    pub timestamp: i64,
+    /// Most offsets wanted.
+    pub most: i32,
+    /// Sees the high watermark instead of what lies beyond.
+    pub is_consumer: bool,
+    /// False for the debugging replica id -2.
+    pub only_leader: bool,
+    /// The log's end is of this time.
+    pub now_ms: i64,
+}
+
 /// Whether a negative timestamp means something in this version of ListOffsets.
 pub fn is_timestamp_known(timestamp: i64, version: i16) -> bool {
     match timestamp {
@@ -98,17 +113,18 @@ impl ReplicaManager {
         &self,
         topic: &str,
         partition: i32,
-        timestamp: i64,
-        most: i32,
-        is_consumer: bool,
-        only_leader: bool,
-        now_ms: i64,
+        query: BeforeQuery,
     ) -> Result<Vec<i64>, ErrorCode> {
         let partition = self.partition(topic, partition)?;
-        partition.with_log(-1, only_leader, |_, log| {
+        partition.with_log(-1, query.only_leader, |_, log| {
             let log = log.lock();
-            let limit = is_consumer.then(|| log.high_watermark());
-            offsets_before(&candidates(&log, now_ms), timestamp, most, limit)
+            let limit = query.is_consumer.then(|| log.high_watermark());
+            offsets_before(
+                &candidates(&log, query.now_ms),
+                query.timestamp,
+                query.most,
+                limit,
+            )
         })
     }
 

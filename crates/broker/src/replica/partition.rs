@@ -43,7 +43,6 @@ pub(crate) struct Role {
 pub struct Partition {
     /// Its name.
     pub id: TopicPartition,
-    broker_id: i32,
     config: Arc<ConfigStore>,
     metadata: Arc<MetadataCache>,
     role: RwLock<Role>,
@@ -54,13 +53,11 @@ pub struct Partition {
 impl Partition {
     pub(crate) fn new(
         id: TopicPartition,
-        broker_id: i32,
         config: Arc<ConfigStore>,
         metadata: Arc<MetadataCache>,
     ) -> Self {
         Self {
             id,
-            broker_id,
             config,
             metadata,
             role: RwLock::new(Role {
@@ -205,10 +202,6 @@ impl Partition {
             .filter(|(id, _)| snapshot.is_alive(**id))
             .map(|(_, follower)| follower.log_start_offset)
             .fold(log.log_start_offset(), i64::min)
-    }
-
-    pub(crate) fn broker_id(&self) -> i32 {
-        self.broker_id
     }
 }
 

@@ -29,7 +29,7 @@ impl ReplicaManager {
     pub fn start(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
         let config = self.config.current();
         let first = every(config.log_initial_task_delay_ms);
-        let mut timer = |first: Duration, interval: Duration, work: fn(&ReplicaManager)| {
+        let timer = |first: Duration, interval: Duration, work: fn(&ReplicaManager)| {
             let (manager, stop) = (self.clone(), stop.clone());
             tasks.spawn(async move { manager.repeat(stop, first, interval, work).await });
         };

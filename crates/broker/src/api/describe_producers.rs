@@ -1,0 +1,64 @@
+//! DescribeProducers (61): producers with state in partitions led here (KIP-664).
+
+use std::sync::Arc;
+
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::messages::describe_producers_response::{
+    PartitionResponse, ProducerState, TopicResponse,
+};
+use gracchus_kafka_proto::messages::{DescribeProducersRequest, DescribeProducersResponse};
+
+use super::leader_hint::{is_valid_name, text_of};
+use crate::broker::Broker;
+use crate::context::RequestContext;
+
+/// Answers.
+pub async fn handle(
+    broker: &Arc<Broker>,
+    _ctx: &RequestContext,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    let topics = request.topics.into_iter().map(|topic| {
+        let partitions = topic.partition_indexes.into_iter().map(|index| {
+            let producers = if is_valid_name(&topic.name) {
+                broker.replicas.producers(&topic.name, index)
+            } else {
+                Err(ErrorCode::InvalidTopicException)
+            };
+            match producers {
+                Ok(producers) => PartitionResponse {
+                    partition_index: index,
+                    active_producers: producers
+                        .into_iter()
+                        .map(|producer| ProducerState {
+                            producer_id: producer.producer_id,
+                            producer_epoch: producer.producer_epoch.into(),
+                            last_sequence: producer.last_sequence,
+                            last_timestamp: producer.last_timestamp,
+                            coordinator_epoch: producer.coordinator_epoch,
+                            current_txn_start_offset: producer.current_txn_start_offset,
+                            ..Default::default()
+                        })
+                        .collect(),
+                    ..Default::default()
+                },
+                Err(code) => PartitionResponse {
+                    partition_index: index,
+                    error_code: code.code(),
+                    error_message: text_of(code),
+                    ..Default::default()
+                },
+            }
+        });
+        let partitions = partitions.collect();
+        TopicResponse {
+            name: topic.name,
+            partitions,
+            ..Default::default()
+        }
+    });
+    DescribeProducersResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,118 @@
+//! LeaderAndIsr (4): the controller gives this broker's replicas their roles.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gracchus_kafka_proto::messages::leader_and_isr_response::{
+    LeaderAndIsrPartitionError, LeaderAndIsrTopicError,
+};
+use gracchus_kafka_proto::messages::{LeaderAndIsrRequest, LeaderAndIsrResponse};
+use gracchus_kafka_proto::{ErrorCode, Uuid};
+use gracchus_log::TopicPartition;
+
+use crate::broker::Broker;
+use crate::clock::now_ms;
+use crate::context::RequestContext;
+use crate::replica::assignment::Assignment;
+
+/// Answers after the roles have changed.
+pub async fn handle(
+    broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    request: LeaderAndIsrRequest,
+) -> LeaderAndIsrResponse {
+    if is_stale(broker, request.broker_epoch) {
+        tracing::warn!(
+            got = request.broker_epoch,
+            current = broker.identity.broker_epoch(),
+            controller = request.controller_id,
+            "LeaderAndIsr for an earlier registration of this broker ignored"
+        );
+        return failed(ErrorCode::StaleBrokerEpoch);
+    }
+    let mut assignments = Vec::new();
+    for state in request.ungrouped_partition_states {
+        let id = TopicPartition::new(state.topic_name.as_str(), state.partition_index);
+        assignments.push(Assignment {
+            id,
+            topic_id: Uuid::ZERO,
+            state,
+        });
+    }
+    for topic in request.topic_states {
+        let name: Arc<str> = topic.topic_name.into();
+        for state in topic.partition_states {
+            let id = TopicPartition::new(name.clone(), state.partition_index);
+            assignments.push(Assignment {
+                id,
+                topic_id: topic.topic_id,
+                state,
+            });
+        }
+    }
+    let (replicas, epoch) = (broker.replicas.clone(), request.controller_epoch);
+    let assigned =
+        tokio::task::spawn_blocking(move || replicas.assign(epoch, assignments, now_ms())).await;
+    let outcomes = match assigned {
+        Ok(Ok(outcomes)) => outcomes,
+        Ok(Err(stale)) => {
+            tracing::warn!(
+                got = epoch,
+                seen = stale.seen,
+                controller = request.controller_id,
+                "LeaderAndIsr of an earlier controller ignored"
+            );
+            return failed(ErrorCode::StaleControllerEpoch);
+        }
+        Err(error) => {
+            tracing::error!(%error, "LeaderAndIsr failed");
+            return failed(ErrorCode::UnknownServerError);
+        }
+    };
+    let mut response = LeaderAndIsrResponse::default();
+    if ctx.api_version < 5 {
+        let errors = outcomes
+            .into_iter()
+            .map(|(id, _, code)| LeaderAndIsrPartitionError {
+                topic_name: id.topic.to_string(),
+                partition_index: id.partition,
+                error_code: code.code(),
+                ..Default::default()
+            });
+        response.partition_errors = errors.collect();
+        return response;
+    }
+    let mut topics: BTreeMap<Uuid, Vec<LeaderAndIsrPartitionError>> = BTreeMap::new();
+    for (id, topic_id, code) in outcomes {
+        topics
+            .entry(topic_id)
+            .or_default()
+            .push(LeaderAndIsrPartitionError {
+                partition_index: id.partition,
+                error_code: code.code(),
+                ..Default::default()
+            });
+    }
+    let topics = topics
+        .into_iter()
+        .map(|(topic_id, partition_errors)| LeaderAndIsrTopicError {
+            topic_id,
+            partition_errors,
+            ..Default::default()
+        });
+    response.topics = topics.collect();
+    response
+}
+
+/// A request for an earlier registration of this broker; -1 is a controller that does not say. A later one than is known
+/// here is fine: the answer to the registration may be under way still.
+pub fn is_stale(broker: &Broker, broker_epoch: i64) -> bool {
+    broker_epoch != -1 && broker_epoch < broker.identity.broker_epoch()
+}
+
+fn failed(code: ErrorCode) -> LeaderAndIsrResponse {
+    LeaderAndIsrResponse {
+        error_code: code.code(),
+        ..Default::default()
+    }
+}

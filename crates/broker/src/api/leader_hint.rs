@@ -1,0 +1,81 @@
+//! Who leads instead: what clients that came to the wrong broker are told in the answer itself (KIP-951).
+
+use gracchus_kafka_proto::{ErrorCode, Uuid};
+
+use crate::broker::Broker;
+use crate::context::RequestContext;
+
+/// A leader and its epoch, as far as this broker knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaderHint {
+    /// -1 none or unknown.
+    pub leader_id: i32,
+    /// -1 unknown.
+    pub leader_epoch: i32,
+}
+
+/// Where a leader listens, by the listener that the client uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderNode {
+    /// Broker id.
+    pub id: i32,
+    /// As advertised.
+    pub host: String,
+    /// As advertised.
+    pub port: i32,
+    /// If it has one.
+    pub rack: Option<String>,
+}
+
+/// The partition's leader: from the replica here, else from the metadata. Adds where it listens to `nodes`, once.
+pub fn leader_hint(
+    broker: &Broker,
+    ctx: &RequestContext,
+    topic: &str,
+    partition: i32,
+    nodes: &mut Vec<LeaderNode>,
+) -> LeaderHint {
+    let snapshot = broker.metadata.snapshot();
+    let (leader_id, leader_epoch) = match broker.replicas.partition(topic, partition) {
+        Ok(here) => here.leader_and_epoch(),
+        Err(_) => snapshot
+            .partition(topic, partition)
+            .map_or((-1, -1), |info| (info.leader, info.leader_epoch)),
+    };
+    if !nodes.iter().any(|node| node.id == leader_id)
+        && let Some(live) = snapshot.brokers.get(&leader_id)
+        && let Some(endpoint) = live.endpoint(ctx.listener_name())
+    {
+        nodes.push(LeaderNode {
+            id: leader_id,
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+            rack: live.rack.clone(),
+        });
+    }
+    LeaderHint {
+        leader_id,
+        leader_epoch,
+    }
+}
+
+/// The name of a topic that a request names by id, None if nobody here knows the id.
+pub fn topic_name(broker: &Broker, id: &Uuid) -> Option<std::sync::Arc<str>> {
+    broker.metadata.snapshot().topic_name(id).cloned()
+}
+
+/// Topics that clients must not write to.
+pub fn is_internal(topic: &str) -> bool {
+    matches!(topic, "__consumer_offsets" | "__transaction_state")
+}
+
+/// Whether a topic could have this name: 1 to 249 of `[a-zA-Z0-9._-]`, not `.` or `..`.
+pub fn is_valid_name(topic: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    (1..=249).contains(&topic.len()) && topic != "." && topic != ".." && topic.bytes().all(legal)
+}
+
+/// Kafka's text for an error, None for NONE.
+pub fn text_of(code: ErrorCode) -> Option<String> {
+    (!code.is_none()).then(|| code.message().to_owned())
+}

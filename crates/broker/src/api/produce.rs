@@ -1,0 +1,246 @@
+//! Produce (0): appends batches, and waits for the in-sync replicas with acks=all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gracchus_kafka_proto::messages::produce_response::{
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
+    TopicProduceResponse,
+};
+use gracchus_kafka_proto::messages::{ProduceRequest, ProduceResponse};
+use gracchus_kafka_proto::{ErrorCode, Records};
+use gracchus_log::AppendOrigin;
+use gracchus_record::Batch;
+use gracchus_record::validate::{Fault, check_request};
+use tokio::time::Instant;
+
+use super::leader_hint::{LeaderNode, is_internal, leader_hint};
+use crate::broker::Broker;
+use crate::clock::now_ms;
+use crate::context::RequestContext;
+use crate::net::Outcome;
+use crate::replica::{AppendFailure, AppendOutcome, Partition};
+
+/// The client id that may write to internal topics (Kafka's own admin tools).
+const ADMIN_CLIENT_ID: &str = "__admin_client";
+/// Versions from which the answer names the leader, where it is another (KIP-951).
+const LEADER_HINTS_FROM: i16 = 10;
+
+/// A partition that was appended to with acks=all: where its answer stands, and what has to be replicated.
+struct Wait {
+    topic: usize,
+    partition: usize,
+    replica: Arc<Partition>,
+    needed: i64,
+}
+
+/// Answers; with acks=0 there is no answer, and an error closes the connection.
+pub async fn handle(
+    broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    request: ProduceRequest,
+) -> Outcome {
+    let acks = request.acks;
+    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let mut waits = Vec::new();
+    let mut responses = Vec::with_capacity(request.topic_data.len());
+    for topic in request.topic_data {
+        let mut partitions = Vec::with_capacity(topic.partition_data.len());
+        for data in topic.partition_data {
+            let appended = append(broker, ctx, acks, &topic.name, data.index, data.records);
+            partitions.push(match appended {
+                Ok(AppendOutcome { partition, info }) => {
+                    if acks == -1 {
+                        waits.push(Wait {
+                            topic: responses.len(),
+                            partition: partitions.len(),
+                            replica: partition,
+                            needed: info.last_offset + 1,
+                        });
+                    }
+                    PartitionProduceResponse {
+                        index: data.index,
+                        base_offset: info.first_offset,
+                        log_append_time_ms: info.log_append_time,
+                        log_start_offset: info.log_start_offset,
+                        ..Default::default()
+                    }
+                }
+                Err(failure) => refused(data.index, failure),
+            });
+        }
+        responses.push(TopicProduceResponse {
+            name: topic.name,
+            partition_responses: partitions,
+            ..Default::default()
+        });
+    }
+    if !waits.is_empty() {
+        wait(broker, &waits, timeout, &mut responses).await;
+    }
+    let mut response = ProduceResponse {
+        responses,
+        ..Default::default()
+    };
+    if acks == 0 {
+        return without_answer(&response);
+    }
+    if ctx.api_version >= LEADER_HINTS_FROM {
+        name_leaders(broker, ctx, &mut response);
+    }
+    super::reply::<ProduceRequest>(ctx, Some(response))
+}
+
+fn append(
+    broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    acks: i16,
+    topic: &str,
+    partition: i32,
+    records: Option<Records>,
+) -> Result<AppendOutcome, AppendFailure> {
+    if broker
+        .metadata
+        .snapshot()
+        .partition(topic, partition)
+        .is_none()
+    {
+        return Err(ErrorCode::UnknownTopicOrPartition.into());
+    }
+    let records = records
+        .and_then(|records| records.as_bytes())
+        .unwrap_or_default();
+    check_request(ctx.api_version, &records).map_err(|refused| code_of(refused.fault))?;
+    if !matches!(acks, -1..=1) {
+        return Err(ErrorCode::InvalidRequiredAcks.into());
+    }
+    if is_internal(topic) && ctx.client_id() != ADMIN_CLIENT_ID {
+        return Err(ErrorCode::InvalidTopicException.into());
+    }
+    if let Some(producer_id) = transaction(&records)
+        && !is_in_transaction(broker, topic, partition, producer_id)
+    {
+        return Err(AppendFailure {
+            message: Some("Partition was not added to the transaction".to_owned()),
+            ..ErrorCode::InvalidTxnState.into()
+        });
+    }
+    let origin = AppendOrigin::Client;
+    broker
+        .replicas
+        .append(topic, partition, records, acks == -1, origin, now_ms())
+}
+
+/// The producer id of a transactional batch.
+fn transaction(records: &Bytes) -> Option<i64> {
+    let header = Batch::parse(records).ok()?.header;
+    header.is_transactional().then_some(header.producer_id)
+}
+
+/// A transactional batch goes on only in a transaction that the log knows of already: there is no transaction
+/// coordinator to ask whether the partition was added to one (KIP-890).
+fn is_in_transaction(broker: &Broker, topic: &str, partition: i32, producer_id: i64) -> bool {
+    let producers = broker
+        .replicas
+        .producers(topic, partition)
+        .unwrap_or_default();
+    producers
+        .iter()
+        .any(|p| p.producer_id == producer_id && p.current_txn_start_offset >= 0)
+}
+
+fn code_of(fault: Fault) -> ErrorCode {
+    match fault {
+        Fault::CorruptMessage => ErrorCode::CorruptMessage,
+        Fault::InvalidRecord => ErrorCode::InvalidRecord,
+        Fault::InvalidTimestamp => ErrorCode::InvalidTimestamp,
+        Fault::MessageTooLarge => ErrorCode::MessageTooLarge,
+        Fault::UnsupportedForMessageFormat => ErrorCode::UnsupportedForMessageFormat,
+        Fault::UnsupportedCompressionType => ErrorCode::UnsupportedCompressionType,
+    }
+}
+
+fn refused(index: i32, failure: AppendFailure) -> PartitionProduceResponse {
+    let record_errors =
+        failure
+            .records
+            .into_iter()
+            .map(|(batch_index, text)| BatchIndexAndErrorMessage {
+                batch_index,
+                batch_index_error_message: Some(text),
+                ..Default::default()
+            });
+    PartitionProduceResponse {
+        index,
+        error_code: failure.code.code(),
+        base_offset: -1,
+        log_start_offset: failure.log_start_offset,
+        record_errors: record_errors.collect(),
+        error_message: failure.message,
+        ..Default::default()
+    }
+}
+
+async fn wait(
+    broker: &Broker,
+    waits: &[Wait],
+    timeout: Duration,
+    responses: &mut [TopicProduceResponse],
+) {
+    let needed: Vec<_> = waits
+        .iter()
+        .map(|wait| (wait.replica.clone(), wait.needed))
+        .collect();
+    let codes = broker
+        .replicas
+        .wait_replicated(&needed, Instant::now() + timeout)
+        .await;
+    for (wait, code) in waits.iter().zip(codes) {
+        let answer = responses
+            .get_mut(wait.topic)
+            .and_then(|topic| topic.partition_responses.get_mut(wait.partition));
+        if let Some(answer) = answer {
+            answer.error_code = code.code();
+        }
+    }
+}
+
+fn without_answer(response: &ProduceResponse) -> Outcome {
+    for topic in &response.responses {
+        for partition in &topic.partition_responses {
+            if partition.error_code != 0 {
+                let code = ErrorCode::from_code(partition.error_code);
+                return Outcome::Close(format!(
+                    "a produce request with acks=0 failed for {}-{}: {code}; without an answer the client learns of it only so",
+                    topic.name, partition.index
+                ));
+            }
+        }
+    }
+    Outcome::Nothing
+}
+
+fn name_leaders(broker: &Broker, ctx: &RequestContext, response: &mut ProduceResponse) {
+    let mut nodes: Vec<LeaderNode> = Vec::new();
+    for topic in &mut response.responses {
+        for partition in &mut topic.partition_responses {
+            if partition.error_code == ErrorCode::NotLeaderOrFollower.code() {
+                let hint = leader_hint(broker, ctx, &topic.name, partition.index, &mut nodes);
+                partition.current_leader = LeaderIdAndEpoch {
+                    leader_id: hint.leader_id,
+                    leader_epoch: hint.leader_epoch,
+                    ..Default::default()
+                };
+            }
+        }
+    }
+    let endpoints = nodes.into_iter().map(|node| NodeEndpoint {
+        node_id: node.id,
+        host: node.host,
+        port: node.port,
+        rack: node.rack,
+        ..Default::default()
+    });
+    response.node_endpoints = endpoints.collect();
+}
