@@ -13,10 +13,20 @@ use tokio::time::Instant;
 use super::leader_hint::is_internal;
 use crate::broker::Broker;
 use crate::context::RequestContext;
+use crate::replica::ReplicaManager;
 
 /// Answers when all live replicas have deleted, or after the request's timeout.
 pub async fn handle(
     broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    request: DeleteRecordsRequest,
+) -> DeleteRecordsResponse {
+    answer(&broker.replicas, ctx, request).await
+}
+
+/// The same, without the rest of the broker.
+pub async fn answer(
+    replicas: &Arc<ReplicaManager>,
     _ctx: &RequestContext,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
@@ -27,7 +37,7 @@ pub async fn handle(
     for topic in request.topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for wanted in topic.partitions {
-            let code = match delete(broker, &topic.name, wanted.partition_index, wanted.offset) {
+            let code = match delete(replicas, &topic.name, wanted.partition_index, wanted.offset) {
                 Ok(deletion) => {
                     deletions.push(deletion);
                     places.push((topics.len(), partitions.len()));
@@ -48,8 +58,7 @@ pub async fn handle(
             ..Default::default()
         });
     }
-    let outcomes = broker
-        .replicas
+    let outcomes = replicas
         .wait_deleted(&deletions, Instant::now() + timeout)
         .await;
     for ((topic, partition), outcome) in places.into_iter().zip(outcomes) {
@@ -70,12 +79,12 @@ pub async fn handle(
 }
 
 fn delete(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     topic: &str,
     partition: i32,
     offset: i64,
 ) -> Result<crate::replica::offsets::Deletion, ErrorCode> {
-    if broker
+    if replicas
         .metadata
         .snapshot()
         .partition(topic, partition)
@@ -86,5 +95,5 @@ fn delete(
     if is_internal(topic) {
         return Err(ErrorCode::InvalidTopicException);
     }
-    broker.replicas.delete_records(topic, partition, offset)
+    replicas.delete_records(topic, partition, offset)
 }

@@ -12,10 +12,20 @@ use gracchus_log::manager::{DirDescription, LogDescription};
 
 use crate::broker::Broker;
 use crate::context::RequestContext;
+use crate::replica::ReplicaManager;
 
 /// Answers. Looks at the file systems, so on a thread that may block.
 pub async fn handle(
     broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    request: DescribeLogDirsRequest,
+) -> DescribeLogDirsResponse {
+    answer(&broker.replicas, ctx, request).await
+}
+
+/// The same, without the rest of the broker.
+pub async fn answer(
+    replicas: &Arc<ReplicaManager>,
     _ctx: &RequestContext,
     request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse {
@@ -29,8 +39,8 @@ pub async fn handle(
         });
         pairs.collect()
     });
-    let replicas = broker.replicas.clone();
-    let dirs = tokio::task::spawn_blocking(move || replicas.logs().describe_dirs()).await;
+    let manager = replicas.clone();
+    let dirs = tokio::task::spawn_blocking(move || manager.logs().describe_dirs()).await;
     let Ok(dirs) = dirs else {
         let error_code = ErrorCode::UnknownServerError.code();
         return DescribeLogDirsResponse {
@@ -40,7 +50,7 @@ pub async fn handle(
     };
     let results = dirs
         .into_iter()
-        .map(|dir| describe(broker, dir, wanted.as_ref()))
+        .map(|dir| describe(replicas, dir, wanted.as_ref()))
         .collect();
     DescribeLogDirsResponse {
         results,
@@ -49,7 +59,7 @@ pub async fn handle(
 }
 
 fn describe(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     dir: DirDescription,
     wanted: Option<&HashSet<(String, i32)>>,
 ) -> DescribeLogDirsResult {
@@ -69,7 +79,7 @@ fn describe(
             partitions.push(DescribeLogDirsPartition {
                 partition_index: log.partition.partition,
                 partition_size: i64::try_from(log.size).unwrap_or(i64::MAX),
-                offset_lag: lag(broker, &log),
+                offset_lag: lag(replicas, &log),
                 is_future_key: log.future,
                 ..Default::default()
             });
@@ -93,8 +103,8 @@ fn describe(
 }
 
 /// How far the log is behind: a live one its high watermark, a copy being moved the live one.
-fn lag(broker: &Broker, log: &LogDescription) -> i64 {
-    let Some(live) = broker.replicas.logs().get(&log.partition) else {
+fn lag(replicas: &ReplicaManager, log: &LogDescription) -> i64 {
+    let Some(live) = replicas.logs().get(&log.partition) else {
         return -1;
     };
     let live = live.lock();

@@ -11,17 +11,27 @@ use gracchus_kafka_proto::messages::{DescribeProducersRequest, DescribeProducers
 use super::leader_hint::{is_valid_name, text_of};
 use crate::broker::Broker;
 use crate::context::RequestContext;
+use crate::replica::ReplicaManager;
 
 /// Answers.
 pub async fn handle(
     broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    answer(&broker.replicas, ctx, request).await
+}
+
+/// The same, without the rest of the broker.
+pub async fn answer(
+    replicas: &Arc<ReplicaManager>,
     _ctx: &RequestContext,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partition_indexes.into_iter().map(|index| {
             let producers = if is_valid_name(&topic.name) {
-                broker.replicas.producers(&topic.name, index)
+                replicas.producers(&topic.name, index)
             } else {
                 Err(ErrorCode::InvalidTopicException)
             };

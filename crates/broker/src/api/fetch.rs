@@ -17,6 +17,7 @@ use super::leader_hint::{LeaderNode, leader_hint};
 use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::context::RequestContext;
+use crate::replica::ReplicaManager;
 use crate::replica::fetch::{FetchParams, FetchTarget, Read};
 use crate::replica::session::{
     Context, NO_SESSION, SessionError, SessionKey, SessionRequest, Told, Wanted,
@@ -35,10 +36,19 @@ pub async fn handle(
     ctx: &RequestContext,
     request: FetchRequest,
 ) -> FetchResponse {
+    answer(&broker.replicas, ctx, request).await
+}
+
+/// The same, without the rest of the broker.
+pub async fn answer(
+    replicas: &Arc<ReplicaManager>,
+    ctx: &RequestContext,
+    request: FetchRequest,
+) -> FetchResponse {
     let now = now_ms();
-    let params = params(broker, ctx.api_version, &request);
+    let params = params(replicas, ctx.api_version, &request);
     let session = session_request(ctx.api_version, request);
-    let context = match broker.replicas.sessions().begin(session, now) {
+    let context = match replicas.sessions().begin(session, now) {
         Ok(context) => context,
         Err(error) => return failed(error),
     };
@@ -50,7 +60,7 @@ pub async fn handle(
     let mut places = Vec::with_capacity(wanted.len());
     let mut unknown = Vec::new();
     for (place, (key, wanted)) in wanted.iter().enumerate() {
-        match target(broker, &params, key, wanted) {
+        match target(replicas, &params, key, wanted) {
             Ok(target) => {
                 targets.push(target);
                 places.push(place);
@@ -63,11 +73,11 @@ pub async fn handle(
         // There is something to tell already.
         hurried.max_wait = Duration::ZERO;
     }
-    let reads = broker.replicas.fetch(&hurried, &targets, now).await;
+    let reads = replicas.fetch(&hurried, &targets, now).await;
     answers.extend(places.into_iter().zip(reads));
     answers.extend(unknown);
 
-    let names: Vec<Option<Arc<str>>> = names(broker, wanted);
+    let names: Vec<Option<Arc<str>>> = names(replicas, wanted);
     let mut parts: Vec<(usize, PartitionData)> = Vec::with_capacity(answers.len());
     let mut nodes = Vec::new();
     for (place, answer) in answers {
@@ -75,18 +85,18 @@ pub async fn handle(
             continue;
         };
         let name = names.get(place).cloned().flatten();
-        let mut part = part(broker, ctx, &params, key, wanted, name.as_deref(), answer).await;
+        let mut part = part(replicas, ctx, &params, key, wanted, name.as_deref(), answer).await;
         if ctx.api_version >= LEADER_HINTS_FROM
             && let Some(name) = name
         {
-            hint(broker, ctx, &name, &mut part, &mut nodes);
+            hint(replicas, ctx, &name, &mut part, &mut nodes);
         }
         parts.push((place, part));
     }
-    finish(broker, ctx, &params, &context, parts, nodes, now)
+    finish(replicas, ctx, &params, &context, parts, nodes, now)
 }
 
-fn params(broker: &Broker, version: i16, request: &FetchRequest) -> FetchParams {
+fn params(replicas: &ReplicaManager, version: i16, request: &FetchRequest) -> FetchParams {
     let replica_id = match version {
         15.. => request.replica_state.replica_id,
         _ => request.replica_id,
@@ -97,7 +107,7 @@ fn params(broker: &Broker, version: i16, request: &FetchRequest) -> FetchParams 
     let max_bytes = if is_follower {
         asked
     } else {
-        asked.min(positive(broker.config.current().fetch_max_bytes))
+        asked.min(positive(replicas.config.current().fetch_max_bytes))
     };
     FetchParams {
         replica_id,
@@ -158,8 +168,8 @@ fn wanted_of(partition: &FetchPartition) -> Wanted {
     }
 }
 
-fn names(broker: &Broker, wanted: &[(SessionKey, Wanted)]) -> Vec<Option<Arc<str>>> {
-    let snapshot = broker.metadata.snapshot();
+fn names(replicas: &ReplicaManager, wanted: &[(SessionKey, Wanted)]) -> Vec<Option<Arc<str>>> {
+    let snapshot = replicas.metadata.snapshot();
     let name = |key: &SessionKey| {
         if key.topic_id.is_zero() {
             Some(key.topic.clone())
@@ -171,12 +181,12 @@ fn names(broker: &Broker, wanted: &[(SessionKey, Wanted)]) -> Vec<Option<Arc<str
 }
 
 fn target(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     params: &FetchParams,
     key: &SessionKey,
     wanted: &Wanted,
 ) -> Result<FetchTarget, ErrorCode> {
-    let snapshot = broker.metadata.snapshot();
+    let snapshot = replicas.metadata.snapshot();
     let topic = if !key.topic_id.is_zero() {
         snapshot
             .topic_name(&key.topic_id)
@@ -205,7 +215,7 @@ fn target(
 
 /// One partition's part of the answer.
 async fn part(
-    broker: &Arc<Broker>,
+    replicas: &Arc<ReplicaManager>,
     ctx: &RequestContext,
     params: &FetchParams,
     key: &SessionKey,
@@ -246,7 +256,7 @@ async fn part(
     if params.replica_id < 0
         && let (Some(name), Some(records)) = (name, part.records.take())
     {
-        let topic = broker.config.topic(name);
+        let topic = replicas.config.topic(name);
         let format = Format {
             version: ctx.api_version,
             first_offset: wanted.offset,
@@ -271,7 +281,7 @@ fn error_part(partition_index: i32, code: ErrorCode) -> PartitionData {
 }
 
 fn hint(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     ctx: &RequestContext,
     topic: &str,
     part: &mut PartitionData,
@@ -282,7 +292,7 @@ fn hint(
         ErrorCode::FencedLeaderEpoch.code(),
     ];
     if elsewhere.contains(&part.error_code) {
-        let hint = leader_hint(broker, ctx, topic, part.partition_index, nodes);
+        let hint = leader_hint(replicas, ctx, topic, part.partition_index, nodes);
         part.current_leader = LeaderIdAndEpoch {
             leader_id: hint.leader_id,
             leader_epoch: hint.leader_epoch,
@@ -308,7 +318,7 @@ fn told(part: &PartitionData) -> Told {
 
 /// The session's part: which parts are sent, under which session id.
 fn finish(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     ctx: &RequestContext,
     params: &FetchParams,
     context: &Context,
@@ -331,7 +341,7 @@ fn finish(
             let draw = || rand::random_range(1..i32::MAX);
             let privileged = params.replica_id >= 0;
             let entries = entries(&parts).into_iter();
-            let sessions = broker.replicas.sessions();
+            let sessions = replicas.sessions();
             (
                 sessions.create(*uses_topic_ids, entries, privileged, now_ms, draw),
                 parts,
@@ -344,11 +354,7 @@ fn finish(
                 .into_iter()
                 .map(|(key, _, told)| (key, told))
                 .collect();
-            match broker
-                .replicas
-                .sessions()
-                .changed(*session_id, *epoch, &told)
-            {
+            match replicas.sessions().changed(*session_id, *epoch, &told) {
                 Err(error) => return failed(error),
                 Ok(changed) => {
                     let mut changed = changed.into_iter();

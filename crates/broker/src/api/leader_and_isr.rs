@@ -13,6 +13,7 @@ use gracchus_log::TopicPartition;
 use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::context::RequestContext;
+use crate::replica::ReplicaManager;
 use crate::replica::assignment::Assignment;
 
 /// Answers after the roles have changed.
@@ -21,10 +22,26 @@ pub async fn handle(
     ctx: &RequestContext,
     request: LeaderAndIsrRequest,
 ) -> LeaderAndIsrResponse {
-    if is_stale(broker, request.broker_epoch) {
+    answer(
+        &broker.replicas,
+        broker.identity.broker_epoch(),
+        ctx,
+        request,
+    )
+    .await
+}
+
+/// The same, without the rest of the broker; `broker_epoch` is of its present registration.
+pub async fn answer(
+    replicas: &Arc<ReplicaManager>,
+    broker_epoch: i64,
+    ctx: &RequestContext,
+    request: LeaderAndIsrRequest,
+) -> LeaderAndIsrResponse {
+    if is_stale(broker_epoch, request.broker_epoch) {
         tracing::warn!(
             got = request.broker_epoch,
-            current = broker.identity.broker_epoch(),
+            current = broker_epoch,
             controller = request.controller_id,
             "LeaderAndIsr for an earlier registration of this broker ignored"
         );
@@ -50,7 +67,7 @@ pub async fn handle(
             });
         }
     }
-    let (replicas, epoch) = (broker.replicas.clone(), request.controller_epoch);
+    let (replicas, epoch) = (replicas.clone(), request.controller_epoch);
     let assigned =
         tokio::task::spawn_blocking(move || replicas.assign(epoch, assignments, now_ms())).await;
     let outcomes = match assigned {
@@ -106,8 +123,8 @@ pub async fn handle(
 
 /// A request for an earlier registration of this broker; -1 is a controller that does not say. A later one than is known
 /// here is fine: the answer to the registration may be under way still.
-pub fn is_stale(broker: &Broker, broker_epoch: i64) -> bool {
-    broker_epoch != -1 && broker_epoch < broker.identity.broker_epoch()
+pub fn is_stale(current: i64, got: i64) -> bool {
+    got != -1 && got < current
 }
 
 fn failed(code: ErrorCode) -> LeaderAndIsrResponse {

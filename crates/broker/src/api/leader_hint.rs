@@ -2,8 +2,8 @@
 
 use gracchus_kafka_proto::{ErrorCode, Uuid};
 
-use crate::broker::Broker;
 use crate::context::RequestContext;
+use crate::replica::ReplicaManager;
 
 /// A leader and its epoch, as far as this broker knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,14 +29,14 @@ pub struct LeaderNode {
 
 /// The partition's leader: from the replica here, else from the metadata. Adds where it listens to `nodes`, once.
 pub fn leader_hint(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     ctx: &RequestContext,
     topic: &str,
     partition: i32,
     nodes: &mut Vec<LeaderNode>,
 ) -> LeaderHint {
-    let snapshot = broker.metadata.snapshot();
-    let (leader_id, leader_epoch) = match broker.replicas.partition(topic, partition) {
+    let snapshot = replicas.metadata.snapshot();
+    let (leader_id, leader_epoch) = match replicas.partition(topic, partition) {
         Ok(here) => here.leader_and_epoch(),
         Err(_) => snapshot
             .partition(topic, partition)
@@ -60,8 +60,8 @@ pub fn leader_hint(
 }
 
 /// The name of a topic that a request names by id, None if nobody here knows the id.
-pub fn topic_name(broker: &Broker, id: &Uuid) -> Option<std::sync::Arc<str>> {
-    broker.metadata.snapshot().topic_name(id).cloned()
+pub fn topic_name(replicas: &ReplicaManager, id: &Uuid) -> Option<std::sync::Arc<str>> {
+    replicas.metadata.snapshot().topic_name(id).cloned()
 }
 
 /// Topics that clients must not write to.

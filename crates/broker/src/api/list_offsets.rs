@@ -14,6 +14,7 @@ use gracchus_log::ReadLimit;
 use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::context::RequestContext;
+use crate::replica::ReplicaManager;
 use crate::replica::offsets::{BeforeQuery, FoundOffset, OffsetQuery, is_timestamp_known};
 
 /// Replica id of a consumer.
@@ -24,6 +25,15 @@ const DEBUGGING: i32 = -2;
 /// Answers.
 pub async fn handle(
     broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse {
+    answer(&broker.replicas, ctx, request).await
+}
+
+/// The same, without the rest of the broker.
+pub async fn answer(
+    replicas: &Arc<ReplicaManager>,
     ctx: &RequestContext,
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
@@ -41,13 +51,13 @@ pub async fn handle(
     let topics = request.topics.into_iter().map(|topic| {
         let answer = |wanted: ListOffsetsPartition| {
             if ctx.api_version == 0 {
-                return version_0(broker, &topic.name, &wanted, replica_id);
+                return version_0(replicas, &topic.name, &wanted, replica_id);
             }
             let key = (topic.name.clone(), wanted.partition_index);
             let found = if twice.contains(&key) {
                 Err(ErrorCode::InvalidRequest)
             } else {
-                find(broker, ctx, &topic.name, &wanted, replica_id, isolation)
+                find(replicas, ctx, &topic.name, &wanted, replica_id, isolation)
             };
             let (found, code) = match found {
                 Ok(found) => (found, ErrorCode::None),
@@ -80,7 +90,7 @@ pub async fn handle(
 }
 
 fn find(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     ctx: &RequestContext,
     topic: &str,
     wanted: &ListOffsetsPartition,
@@ -100,9 +110,7 @@ fn find(
         current_leader_epoch: wanted.current_leader_epoch,
         only_leader: replica_id != DEBUGGING,
     };
-    let found = broker
-        .replicas
-        .find_offset(topic, wanted.partition_index, query);
+    let found = replicas.find_offset(topic, wanted.partition_index, query);
     found.map_err(|code| match code {
         // Clients before version 5 do not know the newer code.
         ErrorCode::OffsetNotAvailable if ctx.api_version < 5 => ErrorCode::LeaderNotAvailable,
@@ -111,7 +119,7 @@ fn find(
 }
 
 fn version_0(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     topic: &str,
     wanted: &ListOffsetsPartition,
     replica_id: i32,
@@ -123,9 +131,7 @@ fn version_0(
         only_leader: replica_id != DEBUGGING,
         now_ms: now_ms(),
     };
-    let offsets = broker
-        .replicas
-        .offsets_before(topic, wanted.partition_index, query);
+    let offsets = replicas.offsets_before(topic, wanted.partition_index, query);
     let (old_style_offsets, code) = match offsets {
         Ok(offsets) => (offsets, ErrorCode::None),
         Err(code) => (Vec::new(), code),

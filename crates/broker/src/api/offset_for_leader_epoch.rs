@@ -10,16 +10,26 @@ use gracchus_kafka_proto::messages::{OffsetForLeaderEpochRequest, OffsetForLeade
 
 use crate::broker::Broker;
 use crate::context::RequestContext;
+use crate::replica::ReplicaManager;
 
 /// Answers.
 pub async fn handle(
     broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    request: OffsetForLeaderEpochRequest,
+) -> OffsetForLeaderEpochResponse {
+    answer(&broker.replicas, ctx, request).await
+}
+
+/// The same, without the rest of the broker.
+pub async fn answer(
+    replicas: &Arc<ReplicaManager>,
     _ctx: &RequestContext,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partitions.into_iter().map(|wanted| {
-            let end = broker.replicas.epoch_end(
+            let end = replicas.epoch_end(
                 &topic.topic,
                 wanted.partition,
                 wanted.current_leader_epoch,

@@ -20,6 +20,7 @@ use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::context::RequestContext;
 use crate::net::Outcome;
+use crate::replica::ReplicaManager;
 use crate::replica::{AppendFailure, AppendOutcome, Partition};
 
 /// The client id that may write to internal topics (Kafka's own admin tools).
@@ -41,6 +42,15 @@ pub async fn handle(
     ctx: &RequestContext,
     request: ProduceRequest,
 ) -> Outcome {
+    answer(&broker.replicas, ctx, request).await
+}
+
+/// The same, without the rest of the broker.
+pub async fn answer(
+    replicas: &Arc<ReplicaManager>,
+    ctx: &RequestContext,
+    request: ProduceRequest,
+) -> Outcome {
     let acks = request.acks;
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let mut waits = Vec::new();
@@ -48,7 +58,7 @@ pub async fn handle(
     for topic in request.topic_data {
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
         for data in topic.partition_data {
-            let appended = append(broker, ctx, acks, &topic.name, data.index, data.records);
+            let appended = append(replicas, ctx, acks, &topic.name, data.index, data.records);
             partitions.push(match appended {
                 Ok(AppendOutcome { partition, info }) => {
                     if acks == -1 {
@@ -77,7 +87,7 @@ pub async fn handle(
         });
     }
     if !waits.is_empty() {
-        wait(broker, &waits, timeout, &mut responses).await;
+        wait(replicas, &waits, timeout, &mut responses).await;
     }
     let mut response = ProduceResponse {
         responses,
@@ -87,20 +97,20 @@ pub async fn handle(
         return without_answer(&response);
     }
     if ctx.api_version >= LEADER_HINTS_FROM {
-        name_leaders(broker, ctx, &mut response);
+        name_leaders(replicas, ctx, &mut response);
     }
     super::reply::<ProduceRequest>(ctx, Some(response))
 }
 
 fn append(
-    broker: &Arc<Broker>,
+    replicas: &Arc<ReplicaManager>,
     ctx: &RequestContext,
     acks: i16,
     topic: &str,
     partition: i32,
     records: Option<Records>,
 ) -> Result<AppendOutcome, AppendFailure> {
-    if broker
+    if replicas
         .metadata
         .snapshot()
         .partition(topic, partition)
@@ -119,7 +129,7 @@ fn append(
         return Err(ErrorCode::InvalidTopicException.into());
     }
     if let Some(producer_id) = transaction(&records)
-        && !is_in_transaction(broker, topic, partition, producer_id)
+        && !is_in_transaction(replicas, topic, partition, producer_id)
     {
         return Err(AppendFailure {
             message: Some("Partition was not added to the transaction".to_owned()),
@@ -127,9 +137,7 @@ fn append(
         });
     }
     let origin = AppendOrigin::Client;
-    broker
-        .replicas
-        .append(topic, partition, records, acks == -1, origin, now_ms())
+    replicas.append(topic, partition, records, acks == -1, origin, now_ms())
 }
 
 /// The producer id of a transactional batch.
@@ -140,11 +148,13 @@ fn transaction(records: &Bytes) -> Option<i64> {
 
 /// A transactional batch goes on only in a transaction that the log knows of already: there is no transaction
 /// coordinator to ask whether the partition was added to one (KIP-890).
-fn is_in_transaction(broker: &Broker, topic: &str, partition: i32, producer_id: i64) -> bool {
-    let producers = broker
-        .replicas
-        .producers(topic, partition)
-        .unwrap_or_default();
+fn is_in_transaction(
+    replicas: &ReplicaManager,
+    topic: &str,
+    partition: i32,
+    producer_id: i64,
+) -> bool {
+    let producers = replicas.producers(topic, partition).unwrap_or_default();
     producers
         .iter()
         .any(|p| p.producer_id == producer_id && p.current_txn_start_offset >= 0)
@@ -183,7 +193,7 @@ fn refused(index: i32, failure: AppendFailure) -> PartitionProduceResponse {
 }
 
 async fn wait(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     waits: &[Wait],
     timeout: Duration,
     responses: &mut [TopicProduceResponse],
@@ -192,8 +202,7 @@ async fn wait(
         .iter()
         .map(|wait| (wait.replica.clone(), wait.needed))
         .collect();
-    let codes = broker
-        .replicas
+    let codes = replicas
         .wait_replicated(&needed, Instant::now() + timeout)
         .await;
     for (wait, code) in waits.iter().zip(codes) {
@@ -221,12 +230,12 @@ fn without_answer(response: &ProduceResponse) -> Outcome {
     Outcome::Nothing
 }
 
-fn name_leaders(broker: &Broker, ctx: &RequestContext, response: &mut ProduceResponse) {
+fn name_leaders(replicas: &ReplicaManager, ctx: &RequestContext, response: &mut ProduceResponse) {
     let mut nodes: Vec<LeaderNode> = Vec::new();
     for topic in &mut response.responses {
         for partition in &mut topic.partition_responses {
             if partition.error_code == ErrorCode::NotLeaderOrFollower.code() {
-                let hint = leader_hint(broker, ctx, &topic.name, partition.index, &mut nodes);
+                let hint = leader_hint(replicas, ctx, &topic.name, partition.index, &mut nodes);
                 partition.current_leader = LeaderIdAndEpoch {
                     leader_id: hint.leader_id,
                     leader_epoch: hint.leader_epoch,

@@ -11,18 +11,35 @@ use super::leader_and_isr::is_stale;
 use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::context::RequestContext;
+use crate::replica::ReplicaManager;
 use crate::replica::assignment::{NO_EPOCH, Stop};
 
 /// Answers after the replicas have stopped and logs to be deleted have been put aside.
 pub async fn handle(
     broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    request: StopReplicaRequest,
+) -> StopReplicaResponse {
+    answer(
+        &broker.replicas,
+        broker.identity.broker_epoch(),
+        ctx,
+        request,
+    )
+    .await
+}
+
+/// The same, without the rest of the broker; `broker_epoch` is of its present registration.
+pub async fn answer(
+    replicas: &Arc<ReplicaManager>,
+    broker_epoch: i64,
     _ctx: &RequestContext,
     request: StopReplicaRequest,
 ) -> StopReplicaResponse {
-    if is_stale(broker, request.broker_epoch) {
+    if is_stale(broker_epoch, request.broker_epoch) {
         tracing::warn!(
             got = request.broker_epoch,
-            current = broker.identity.broker_epoch(),
+            current = broker_epoch,
             controller = request.controller_id,
             "StopReplica for an earlier registration of this broker ignored"
         );
@@ -30,7 +47,7 @@ pub async fn handle(
     }
     let (epoch, controller) = (request.controller_epoch, request.controller_id);
     let stops = stops(request);
-    let replicas = broker.replicas.clone();
+    let replicas = replicas.clone();
     let stopped = tokio::task::spawn_blocking(move || replicas.stop(epoch, stops, now_ms())).await;
     match stopped {
         Ok(Ok(outcomes)) => StopReplicaResponse {

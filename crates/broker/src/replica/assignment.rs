@@ -46,6 +46,16 @@ pub struct StaleController {
 }
 
 impl ReplicaManager {
+    /// Notes the epoch of a controller that sends anything; refuses an earlier one than seen before.
+    pub fn admit_controller(&self, epoch: i32) -> Result<(), StaleController> {
+        let mut seen = self.controller_epoch.lock();
+        if epoch < *seen {
+            return Err(StaleController { seen: *seen });
+        }
+        *seen = epoch;
+        Ok(())
+    }
+
     /// Applies a LeaderAndIsr; one error a partition, in order. Does file work: call it where a thread may block.
     pub fn assign(
         &self,
