@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gracchus_groups::request::{
     DeleteGroups, DescribeGroup, Heartbeat, JoinGroup, LeaveGroup, ListGroups, OffsetCommit,
@@ -24,6 +24,7 @@ use gracchus_groups::{
 use gracchus_kafka_proto::ErrorCode;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
