@@ -1,0 +1,101 @@
+//! DescribeConfigs (32).
+
+use std::sync::Arc;
+
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::messages::describe_configs_request::DescribeConfigsResource;
+use gracchus_kafka_proto::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use gracchus_kafka_proto::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+
+use super::{BROKER, TOPIC};
+use crate::broker::Broker;
+use crate::config::alter::Refusal;
+use crate::config::describe::{Entry, Source};
+use crate::context::RequestContext;
+use crate::metadata::view;
+
+/// Answers.
+pub async fn handle(
+    broker: &Arc<Broker>,
+    ctx: &RequestContext,
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse {
+    let synonyms = request.include_synonyms;
+    let results = request
+        .resources
+        .into_iter()
+        .map(|resource| {
+            let (resource_type, resource_name) = (resource.resource_type, resource.resource_name.clone());
+            let result = match entries(broker, &resource) {
+                Ok(entries) => DescribeConfigsResult {
+                    configs: entries.into_iter().map(|e| on_the_wire(e, ctx.api_version, synonyms)).collect(),
+                    ..Default::default()
+                },
+                Err(Refusal { error, message }) => DescribeConfigsResult {
+                    error_code: error.code(),
+                    error_message: (!message.is_empty()).then_some(message),
+                    ..Default::default()
+                },
+            };
+            DescribeConfigsResult { resource_type, resource_name, ..result }
+        })
+        .collect();
+    DescribeConfigsResponse { results, ..Default::default() }
+}
+
+fn entries(broker: &Broker, resource: &DescribeConfigsResource) -> Result<Vec<Entry>, Refusal> {
+    let name = resource.resource_name.as_str();
+    let mut entries = match resource.resource_type {
+        TOPIC => {
+            if let Some(message) = view::invalid_name(name) {
+                return Err(Refusal { error: ErrorCode::InvalidTopicException, message });
+            }
+            if !broker.metadata.snapshot().topics.contains_key(name) {
+                return Err(Refusal { error: ErrorCode::UnknownTopicOrPartition, message: String::new() });
+            }
+            broker.config.describe_topic(name)
+        }
+        BROKER if name.is_empty() => broker.config.describe_broker_defaults(),
+        BROKER => {
+            let own = broker.identity.broker_id;
+            if name.parse::<i32>() != Ok(own) {
+                return Err(Refusal::request(format!(
+                    "Unexpected broker id, expected {own} or empty string, but received {name}"
+                )));
+            }
+            broker.config.describe_broker()
+        }
+        other => return Err(Refusal::request(format!("Unsupported resource type: {other}"))),
+    };
+    if let Some(keys) = resource.configuration_keys.as_ref().filter(|k| !k.is_empty()) {
+        entries.retain(|e| keys.contains(&e.name));
+    }
+    Ok(entries)
+}
+
+fn on_the_wire(entry: Entry, version: i16, synonyms: bool) -> DescribeConfigsResourceResult {
+    let shown = if synonyms { entry.synonyms } else { Vec::new() };
+    DescribeConfigsResourceResult {
+        name: entry.name,
+        value: entry.value,
+        read_only: entry.read_only,
+        // version 0 has this instead of a source
+        is_default: version == 0 && entry.source == Source::Default,
+        config_source: entry.source as i8,
+        is_sensitive: entry.sensitive,
+        synonyms: shown
+            .into_iter()
+            .map(|s| DescribeConfigsSynonym {
+                name: s.name,
+                value: s.value,
+                source: s.source as i8,
+                ..Default::default()
+            })
+            .collect(),
+        config_type: entry.value_type.map_or(0, |t| t as i8),
+        documentation: None,
+        ..Default::default()
+    }
+}

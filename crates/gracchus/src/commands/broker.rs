@@ -1,0 +1,48 @@
+//! `gracchus broker server.properties`.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use gracchus_broker::config::Sources;
+use gracchus_broker::lifecycle::{self, StartOptions, Status};
+
+use super::{BrokerArgs, console};
+use crate::process;
+
+/// Runs until a signal.
+pub async fn run(args: BrokerArgs) -> ExitCode {
+    let mut sources = Sources::default();
+    let read = sources.file(&args.file).and_then(|()| args.overrides.iter().try_for_each(|o| sources.assignment(o)));
+    let loaded = match read.and_then(|()| sources.check()) {
+        Ok(loaded) => loaded,
+        Err(error) => return process::fail(&error),
+    };
+    let status = Arc::new(Status::default());
+    let figures = gracchus_broker::metrics::Exposition::default();
+    if let Some(port) = args.http_port {
+        let (health, text) = (status.clone(), figures.clone());
+        let sources = gracchus_console::Sources {
+            health: Arc::new(move || vec![console::broker_health(&health)]),
+            metrics: Arc::new(move || text.render()),
+        };
+        console::start(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port, sources).await;
+    }
+    let options = StartOptions { adopt_cluster_id: args.adopt_cluster_id };
+    let signal = process::stop_signal();
+    tokio::pin!(signal);
+    let running = tokio::select! {
+        started = lifecycle::start(loaded, options, status.clone()) => match started {
+            Ok(running) => running,
+            Err(error) => return process::fail(&error),
+        },
+        () = &mut signal => {
+            tracing::info!("stopped while starting");
+            return ExitCode::SUCCESS;
+        }
+    };
+    figures.set(&running.broker);
+    signal.await;
+    running.stop().await;
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,113 @@
+//! The servers: `start`, `broker`, `zookeeper`.
+
+mod broker;
+mod console;
+mod start;
+mod zookeeper;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Apache Kafka in ZooKeeper mode, and the ZooKeeper under it, as one binary.
+#[derive(Debug, Parser)]
+#[command(name = "gracchus", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Everything in one process: coordination server, broker, console
+    Start(StartArgs),
+    /// One broker of a cluster, as kafka-server-start.sh
+    Broker(BrokerArgs),
+    /// The coordination server alone, as zkServer.sh start-foreground
+    Zookeeper(ZookeeperArgs),
+    /// The ZooKeeper shell, as zkCli.sh (gracchus zk --help)
+    Zk,
+    /// Topics, as kafka-topics.sh
+    Topics,
+    /// Consumer groups, as kafka-consumer-groups.sh
+    Groups,
+    /// Configurations, as kafka-configs.sh
+    Configs,
+    /// Writes lines as records, as kafka-console-producer.sh
+    Produce,
+    /// Prints records, as kafka-console-consumer.sh
+    Consume,
+    /// Prints log segments, as kafka-dump-log.sh
+    DumpLog,
+}
+
+#[derive(Debug, Args)]
+struct StartArgs {
+    /// Where everything is kept
+    #[arg(long, value_name = "DIR", default_value = "./gracchus-data")]
+    data: PathBuf,
+    /// Brokers in this process
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    brokers: u32,
+    /// Kafka clients connect here
+    #[arg(long, value_name = "PORT", default_value_t = 9092)]
+    kafka_port: u16,
+    /// ZooKeeper clients connect here
+    #[arg(long, value_name = "PORT", default_value_t = 2181)]
+    zookeeper_port: u16,
+    /// Health, metrics
+    #[arg(long, value_name = "PORT", default_value_t = 9080)]
+    console_port: u16,
+    /// A broker's key, as in server.properties (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    config: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct BrokerArgs {
+    /// Kafka's server.properties
+    #[arg(value_name = "server.properties")]
+    file: PathBuf,
+    /// Overrides a key of the file (repeatable)
+    #[arg(long = "override", visible_alias = "config", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Serve /health and /metrics on this port of all addresses
+    #[arg(long, value_name = "PORT")]
+    http_port: Option<u16>,
+    /// Give a ZooKeeper that knows no cluster the cluster id of the log directories
+    #[arg(long)]
+    adopt_cluster_id: bool,
+}
+
+#[derive(Debug, Args)]
+struct ZookeeperArgs {
+    /// ZooKeeper's zoo.cfg
+    #[arg(value_name = "zoo.cfg")]
+    file: PathBuf,
+    /// Serve /health and /metrics on this port of all addresses
+    #[arg(long, value_name = "PORT")]
+    http_port: Option<u16>,
+}
+
+/// Parses the command line and runs the command until it ends.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    crate::logging::start();
+    crate::process::raise_file_limit();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return crate::process::fail(&format!("the runtime cannot start: {error}")),
+    };
+    let code = runtime.block_on(async {
+        match cli.command {
+            Command::Start(args) => start::run(args).await,
+            Command::Broker(args) => broker::run(args).await,
+            Command::Zookeeper(args) => zookeeper::run(args).await,
+            _ => crate::process::fail(&"this tool is not in this build"),
+        }
+    });
+    // what still blocks (a log that is being recovered) must not hold up the exit
+    runtime.shutdown_background();
+    code
+}
