@@ -1,6 +1,6 @@
 //! What a handler is told besides the request itself.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -46,6 +46,17 @@ pub struct ConnectionInfo {
     pub client_software: parking_lot::Mutex<Option<(String, String)>>,
 }
 
+/// `/127.0.0.1`, `/0:0:0:0:0:0:0:1`: Java leaves no zeros out, and takes a mapped IPv4 address for what it is.
+fn host_as_java_prints(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => format!("/{address}"),
+        IpAddr::V6(address) => {
+            let groups: Vec<String> = address.segments().map(|group| format!("{group:x}")).into();
+            format!("/{}", groups.join(":"))
+        }
+    }
+}
+
 /// One request's header and origin.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
@@ -71,7 +82,7 @@ impl RequestContext {
 
     /// The client's host as groups store it: `/127.0.0.1`, as Java prints an InetAddress.
     pub fn client_host(&self) -> String {
-        format!("/{}", self.connection.peer.ip())
+        host_as_java_prints(self.connection.peer.ip())
     }
 
     /// The client id, empty when the client sent none.
@@ -87,5 +98,19 @@ impl RequestContext {
     /// Who asks.
     pub fn principal(&self) -> &Principal {
         &self.connection.principal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_written_as_java_does() {
+        let host = |text: &str| host_as_java_prints(text.parse().unwrap());
+        assert_eq!(host("127.0.0.1"), "/127.0.0.1");
+        assert_eq!(host("::ffff:10.1.2.3"), "/10.1.2.3");
+        assert_eq!(host("::1"), "/0:0:0:0:0:0:0:1");
+        assert_eq!(host("2001:DB8::a"), "/2001:db8:0:0:0:0:0:a");
     }
 }
