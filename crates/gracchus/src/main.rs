@@ -15,7 +15,9 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());
+    let mut arguments = std::env::args_os()
+        .skip(1)
+        .map(|a| a.to_string_lossy().into_owned());
     let first = arguments.next();
     let rest: Vec<String> = arguments.collect();
     match first.as_deref() {

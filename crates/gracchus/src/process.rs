@@ -8,16 +8,28 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Raises the soft limit of open files to the hard one: a broker holds a few for each partition.
 pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let wanted = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     match setrlimit(Resource::Nofile, wanted) {
-        Ok(()) => tracing::debug!("open files: limit {:?} raised to {:?}", limit.current, limit.maximum),
-        Err(error) => tracing::warn!(%error, "cannot raise the limit of open files; `ulimit -n` shows it"),
+        Ok(()) => tracing::debug!(
+            "open files: limit {:?} raised to {:?}",
+            limit.current,
+            limit.maximum
+        ),
+        Err(error) => {
+            tracing::warn!(%error, "cannot raise the limit of open files; `ulimit -n` shows it")
+        }
     }
 }
 
 /// Completes at the first SIGTERM or Ctrl-C; a second one ends the process at once.
 pub async fn stop_signal() {
-    let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut term), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
         tracing::warn!("signals cannot be caught; kill ends the process without a clean shutdown");
         return std::future::pending().await;
     };

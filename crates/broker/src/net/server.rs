@@ -245,3 +245,180 @@ fn prepare(stream: &TcpStream, options: SocketOptions) {
         let _ = socket.set_send_buffer_size(bytes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use gracchus_kafka_proto::{Chunk, Frame};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::config::SecurityProtocol;
+    use crate::net::Outcome;
+    use crate::net::limits::{ConnectionLimits, LineLimiter, RequestMemory};
+
+    /// Sends frames back; `close` closes, `nothing` answers nothing.
+    struct Echo;
+
+    impl Service for Echo {
+        async fn answer(&self, _: &Arc<ConnectionInfo>, frame: Bytes) -> Outcome {
+            match &frame[..] {
+                b"close" => Outcome::Close("asked to".into()),
+                b"nothing" => Outcome::Nothing,
+                _ => {
+                    let length = Bytes::copy_from_slice(&(frame.len() as u32).to_be_bytes());
+                    Outcome::Reply(Frame {
+                        chunks: vec![Chunk::Bytes(length), Chunk::Bytes(frame)],
+                    })
+                }
+            }
+        }
+    }
+
+    fn listener(port: u16) -> Listener {
+        Listener {
+            name: "PLAINTEXT".into(),
+            protocol: SecurityProtocol::Plaintext,
+            host: "127.0.0.1".into(),
+            port,
+        }
+    }
+
+    fn serve(limits: ConnectionLimits, idle: Option<Duration>) -> SocketAddr {
+        let bound = bind(
+            &listener(0),
+            SocketOptions {
+                backlog: 16,
+                ..Default::default()
+            },
+        )
+        .unwrap();
+        let address = bound.address;
+        let shared = Arc::new(Shared {
+            memory: RequestMemory::new(1 << 20, 1 << 20),
+            max_frame: 1 << 20,
+            idle,
+            lines: LineLimiter::new(10, Duration::from_secs(1)),
+            stop: CancellationToken::new(),
+        });
+        let counter = ConnectionCounter::new(limits);
+        bound
+            .accept(false, Arc::new(Echo), shared, counter, &TaskTracker::new())
+            .unwrap();
+        address
+    }
+
+    fn many() -> ConnectionLimits {
+        ConnectionLimits::new(100, 100, "")
+    }
+
+    fn framed(body: &[u8]) -> Vec<u8> {
+        [&(body.len() as u32).to_be_bytes()[..], body].concat()
+    }
+
+    async fn until_closed(stream: &mut TcpStream) -> Vec<u8> {
+        let mut got = Vec::new();
+        // a reset is a close too
+        let _ = stream.read_to_end(&mut got).await;
+        got
+    }
+
+    #[tokio::test]
+    async fn answers_in_order_and_skips_what_has_none() {
+        let mut stream = TcpStream::connect(serve(many(), None)).await.unwrap();
+        let input = [
+            framed(b"one"),
+            framed(b"nothing"),
+            framed(b"two"),
+            framed(b"close"),
+            framed(b"three"),
+        ]
+        .concat();
+        stream.write_all(&input).await.unwrap();
+        assert_eq!(
+            until_closed(&mut stream).await,
+            [framed(b"one"), framed(b"two")].concat()
+        );
+    }
+
+    #[tokio::test]
+    async fn bad_frames_close_only_their_connection() {
+        let address = serve(many(), None);
+        let mut good = TcpStream::connect(address).await.unwrap();
+        let huge = (i32::MAX).to_be_bytes();
+        let negative = (-1i32).to_be_bytes();
+        for bad in [
+            &huge[..],
+            &negative[..],
+            b"GET / HTTP/1.1\r\n\r\n",
+            &[0x16, 3, 1, 2, 0, 1],
+        ] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(bad).await.unwrap();
+            assert_eq!(until_closed(&mut stream).await, b"");
+        }
+        let mut torn = TcpStream::connect(address).await.unwrap();
+        torn.write_all(&framed(b"abc")[..5]).await.unwrap();
+        torn.shutdown().await.unwrap();
+        assert_eq!(until_closed(&mut torn).await, b"");
+        good.write_all(&framed(b"still here")).await.unwrap();
+        let mut got = vec![0; 14];
+        good.read_exact(&mut got).await.unwrap();
+        assert_eq!(got, framed(b"still here"));
+    }
+
+    #[tokio::test]
+    async fn an_address_holds_only_so_many_connections() {
+        let address = serve(ConnectionLimits::new(100, 1, ""), None);
+        let mut first = TcpStream::connect(address).await.unwrap();
+        first.write_all(&framed(b"a")).await.unwrap();
+        let mut got = vec![0; 5];
+        first.read_exact(&mut got).await.unwrap();
+        let mut second = TcpStream::connect(address).await.unwrap();
+        assert_eq!(until_closed(&mut second).await, b"");
+        drop(first);
+        // the place is free when the server has seen the first one's end
+        loop {
+            let mut third = TcpStream::connect(address).await.unwrap();
+            if third.write_all(&framed(b"b")).await.is_ok()
+                && third.read_exact(&mut got).await.is_ok()
+            {
+                assert_eq!(got, framed(b"b"));
+                return;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn idle_connections_are_closed() {
+        let mut stream = TcpStream::connect(serve(many(), Some(Duration::from_millis(20))))
+            .await
+            .unwrap();
+        assert_eq!(until_closed(&mut stream).await, b"");
+    }
+
+    #[test]
+    fn a_taken_port_is_told_with_its_cure() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = bind(&listener(port), SocketOptions::default()).unwrap_err();
+        assert!(matches!(error, BindError::InUse { .. }), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("port {port} is in use")),
+            "{error}"
+        );
+        assert!(
+            bind(
+                &Listener {
+                    host: "no.such.host.invalid".into(),
+                    ..listener(0)
+                },
+                SocketOptions::default()
+            )
+            .is_err()
+        );
+    }
+}

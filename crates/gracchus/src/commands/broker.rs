@@ -13,7 +13,11 @@ use crate::process;
 /// Runs until a signal.
 pub async fn run(args: BrokerArgs) -> ExitCode {
     let mut sources = Sources::default();
-    let read = sources.file(&args.file).and_then(|()| args.overrides.iter().try_for_each(|o| sources.assignment(o)));
+    let read = sources.file(&args.file).and_then(|()| {
+        args.overrides
+            .iter()
+            .try_for_each(|o| sources.assignment(o))
+    });
     let loaded = match read.and_then(|()| sources.check()) {
         Ok(loaded) => loaded,
         Err(error) => return process::fail(&error),
@@ -28,7 +32,9 @@ pub async fn run(args: BrokerArgs) -> ExitCode {
         };
         console::start(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port, sources).await;
     }
-    let options = StartOptions { adopt_cluster_id: args.adopt_cluster_id };
+    let options = StartOptions {
+        adopt_cluster_id: args.adopt_cluster_id,
+    };
     let signal = process::stop_signal();
     tokio::pin!(signal);
     let running = tokio::select! {

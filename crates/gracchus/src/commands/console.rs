@@ -19,7 +19,9 @@ pub async fn start(ip: IpAddr, port: u16, sources: Sources) -> Option<SocketAddr
             Some(address)
         }
         Err(error) => {
-            tracing::warn!("no console: {ip}:{port}: {error}. Give it another port with --console-port or --http-port");
+            tracing::warn!(
+                "no console: {ip}:{port}: {error}. Give it another port with --console-port or --http-port"
+            );
             None
         }
     }
@@ -32,5 +34,9 @@ pub fn broker_health(status: &Arc<Status>) -> PartHealth {
         Phase::Ready => (true, None),
         Phase::Stopping => (false, Some("shutting down".to_owned())),
     };
-    PartHealth { part: "broker".to_owned(), ready, reason }
+    PartHealth {
+        part: "broker".to_owned(),
+        ready,
+        reason,
+    }
 }

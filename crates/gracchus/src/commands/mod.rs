@@ -95,7 +95,10 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     crate::logging::start();
     crate::process::raise_file_limit();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return crate::process::fail(&format!("the runtime cannot start: {error}")),
     };
