@@ -54,13 +54,14 @@ pub async fn answer(
     };
 
     // Topics by name; ids that nobody knows are errors, the others are read.
+    let by_id = ctx.api_version >= TOPIC_IDS_FROM;
     let wanted = context.wanted();
     let mut targets = Vec::with_capacity(wanted.len());
     let mut answers: Vec<(usize, Result<Read, ErrorCode>)> = Vec::with_capacity(wanted.len());
     let mut places = Vec::with_capacity(wanted.len());
     let mut unknown = Vec::new();
     for (place, (key, wanted)) in wanted.iter().enumerate() {
-        match target(replicas, &params, key, wanted) {
+        match target(replicas, &params, key, wanted, by_id) {
             Ok(target) => {
                 targets.push(target);
                 places.push(place);
@@ -185,6 +186,7 @@ fn target(
     params: &FetchParams,
     key: &SessionKey,
     wanted: &Wanted,
+    by_id: bool,
 ) -> Result<FetchTarget, ErrorCode> {
     let snapshot = replicas.metadata.snapshot();
     let topic = if !key.topic_id.is_zero() {
@@ -192,7 +194,7 @@ fn target(
             .topic_name(&key.topic_id)
             .cloned()
             .ok_or(ErrorCode::UnknownTopicId)?
-    } else if key.topic.is_empty() {
+    } else if by_id {
         return Err(ErrorCode::UnknownTopicId);
     } else {
         key.topic.clone()

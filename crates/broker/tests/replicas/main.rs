@@ -1,0 +1,10 @@
+//! Produce, Fetch, ListOffsets and the controller's requests against replicas with real logs in a temporary directory:
+//! one test a rule or error code, without network and ZooKeeper.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod fetching;
+mod offsets;
+mod producing;
+mod rig;
+mod roles;
