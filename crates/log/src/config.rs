@@ -104,6 +104,15 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
+    /// `segment.ms`, or `max.compaction.lag.ms` if a compacted topic's is shorter: the active segment is never compacted.
+    pub(crate) fn max_segment_ms(&self) -> i64 {
+        if self.compact && self.max_compaction_lag_ms > 0 {
+            self.max_compaction_lag_ms.min(self.segment_ms)
+        } else {
+            self.segment_ms
+        }
+    }
+
     /// The most a segment may hold before it is rolled for its index alone: 8-byte entries.
     pub(crate) fn max_index_entries(&self) -> u32 {
         self.segment_index_bytes / 8

@@ -176,10 +176,15 @@ pub enum StartError {
     #[error("{} cannot be used: {detail}", path.display())]
     MetaProperties { path: PathBuf, detail: String },
     #[error(
-        "the directory {} holds {name}, which is no partition directory: move it away",
-        dir.display()
+        "{partition} is in two directories, {} and {}: move the one that is not wanted away",
+        left.display(),
+        right.display()
     )]
-    UnknownDirectory { dir: PathBuf, name: String },
+    Duplicate {
+        partition: String,
+        left: PathBuf,
+        right: PathBuf,
+    },
     #[error("log.dirs names no directory")]
     NoDirs,
     #[error("none of log.dirs can be used: {0}")]

@@ -97,6 +97,20 @@ impl BatchBuilder {
         self
     }
 
+    /// Compaction's delete horizon (ms, KIP-534), in the place of the first record's timestamp; before any record.
+    pub fn delete_horizon(mut self, ms: i64) -> Self {
+        self.header.set_delete_horizon(ms);
+        self.first = false;
+        self
+    }
+
+    /// The batch ends at this offset, though its last record may be an earlier one; after all records.
+    pub fn last_offset(mut self, offset: i64) -> Self {
+        let delta = offset.saturating_sub(self.header.base_offset);
+        self.header.last_offset_delta = i32::try_from(delta).unwrap_or(i32::MAX);
+        self
+    }
+
     /// Adds a record right after the last one.
     pub fn push(&mut self, r: NewRecord<'_>) {
         let delta = self.header.last_offset_delta.saturating_add(1);

@@ -1,16 +1,21 @@
 //! All of a broker's logs: loading, creating, deleting, checkpoints and periodic work.
 //!
-//! Periodic work is explicit: the broker's timers call `run_*_once`, on threads that may block.
+//! Periodic work is explicit: the broker's timers call `run_*_once`, on threads that may block. No call holds a log's lock
+//! while it waits for the device.
 
-use crate::cleaner::{CleanerConfig, CleanerReport};
+mod checkpoints;
+mod create;
+mod load;
+mod periodic;
+
+use crate::cleaner::{CleanerConfig, CleanerState};
 use crate::config::LogConfig;
-use crate::dirs::LogDirs;
-use crate::error::{LogError, StartError};
+use crate::dirs::LogDir;
+use crate::error::LogError;
 use crate::naming::TopicPartition;
-use crate::partition::PartitionLog;
-use gracchus_kafka_proto::Uuid;
-use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use crate::partition::{LogEnvironment, PartitionLog};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -75,115 +80,154 @@ pub struct LogDescription {
     pub log_end_offset: i64,
 }
 
+#[derive(Debug)]
+struct Held {
+    log: SharedLog,
+    /// Place of its directory in `LogManager::dirs`.
+    dir: usize,
+}
+
+/// A directory renamed to `-delete`, and when it goes.
+#[derive(Debug)]
+struct Doomed {
+    path: PathBuf,
+    at_ms: i64,
+}
+
 /// All logs of a broker.
 #[derive(Debug)]
 pub struct LogManager {
-    _private: (),
+    dirs: Vec<LogDir>,
+    config: LogManagerConfig,
+    default_config: Mutex<Arc<LogConfig>>,
+    env: Arc<LogEnvironment>,
+    logs: RwLock<HashMap<TopicPartition, Held>>,
+    /// One creation or deletion at a time.
+    changing: Mutex<()>,
+    doomed: Mutex<Vec<Doomed>>,
+    newly_offline: Mutex<Vec<(PathBuf, BTreeSet<TopicPartition>)>>,
+    /// What each checkpoint file holds, so that it is written when that changed.
+    written: checkpoints::Written,
+    cleaner: CleanerState,
 }
 
-#[allow(unused_variables, clippy::todo)]
 impl LogManager {
-    /// Loads all logs, in parallel. `topic_config` gives a topic's configuration; `progress` is called now and then.
-    pub fn load(
-        dirs: LogDirs,
-        config: LogManagerConfig,
-        default_config: Arc<LogConfig>,
-        topic_config: &(dyn Fn(&str) -> Arc<LogConfig> + Sync),
-        now_ms: i64,
-        progress: &(dyn Fn(LoadProgress) + Sync),
-    ) -> Result<Self, StartError> {
-        todo!()
+    pub fn get(&self, partition: &TopicPartition) -> Option<SharedLog> {
+        self.logs.read().get(partition).map(|h| h.log.clone())
     }
 
-    pub fn get(&self, partition: &TopicPartition) -> Option<SharedLog> {
-        todo!()
-    }
     pub fn logs(&self) -> Vec<(TopicPartition, SharedLog)> {
-        todo!()
+        let logs = self.logs.read();
+        logs.iter()
+            .map(|(p, h)| (p.clone(), h.log.clone()))
+            .collect()
     }
-    /// The log, made in the directory with the fewest logs if it does not exist. Refused with a directory offline
-    /// unless `is_new` (controller.md B7).
-    pub fn get_or_create(
-        &self,
-        partition: &TopicPartition,
-        is_new: bool,
-        topic_id: Option<Uuid>,
-        config: Arc<LogConfig>,
-        now_ms: i64,
-    ) -> Result<SharedLog, LogError> {
-        todo!()
+
+    fn logs_in(&self, dir: usize) -> Vec<(TopicPartition, SharedLog)> {
+        let logs = self.logs.read();
+        logs.iter()
+            .filter(|(_, h)| h.dir == dir)
+            .map(|(p, h)| (p.clone(), h.log.clone()))
+            .collect()
     }
-    /// Renames the log's directory to `-delete`; its files go after `file.delete.delay.ms`. False if there is none.
-    pub fn delete(&self, partition: &TopicPartition, now_ms: i64) -> Result<bool, LogError> {
-        todo!()
-    }
+
     /// A topic's configuration changed.
     pub fn update_topic_config(&self, topic: &str, config: Arc<LogConfig>) {
-        todo!()
+        for (partition, log) in self.logs() {
+            if &*partition.topic == topic {
+                log.lock().update_config(config.clone());
+            }
+        }
     }
+
     pub fn update_default_config(&self, config: Arc<LogConfig>) {
-        todo!()
+        *self.default_config.lock() = config;
     }
 
     // --- directories
+
     pub fn online_dirs(&self) -> Vec<PathBuf> {
-        todo!()
+        let online = self.dirs.iter().filter(|d| !d.is_offline());
+        online.map(|d| d.path.clone()).collect()
     }
+
     pub fn offline_dirs(&self) -> Vec<PathBuf> {
-        todo!()
+        let offline = self.dirs.iter().filter(|d| d.is_offline());
+        offline.map(|d| d.path.clone()).collect()
     }
+
     /// Tells of an error of a log: if it takes its directory offline, the partitions lost with it (once).
     pub fn handle_error(&self, error: &LogError) -> BTreeSet<TopicPartition> {
-        todo!()
+        let LogError::Io { path, .. } = error else {
+            return BTreeSet::new();
+        };
+        if !error.takes_dir_offline() {
+            return BTreeSet::new();
+        }
+        let holder = self
+            .dirs
+            .iter()
+            .enumerate()
+            .filter(|(_, d)| path.starts_with(&d.path))
+            .max_by_key(|(_, d)| d.path.as_os_str().len());
+        let Some((at, dir)) = holder else {
+            return BTreeSet::new();
+        };
+        if !dir.set_offline() {
+            return BTreeSet::new();
+        }
+        tracing::error!(
+            "the log directory {} goes offline: {error}. Its partitions are not served until the disk is fixed and the broker restarted",
+            dir.path.display()
+        );
+        let mut lost = BTreeSet::new();
+        self.logs.write().retain(|partition, held| {
+            let stays = held.dir != at;
+            if !stays {
+                lost.insert(partition.clone());
+            }
+            stays
+        });
+        self.newly_offline
+            .lock()
+            .push((dir.path.clone(), lost.clone()));
+        lost
     }
+
     /// Directories gone offline since the last call, with their partitions.
     pub fn take_newly_offline(&self) -> Vec<(PathBuf, BTreeSet<TopicPartition>)> {
-        todo!()
+        std::mem::take(&mut *self.newly_offline.lock())
     }
+
     pub fn describe_dirs(&self) -> Vec<DirDescription> {
-        todo!()
+        let describe = |(at, dir): (usize, &LogDir)| {
+            let (total_bytes, usable_bytes) = crate::disk::space(&dir.path).unwrap_or((0, 0));
+            let logs = self.logs_in(at).into_iter().map(|(partition, log)| {
+                let log = log.lock();
+                LogDescription {
+                    partition,
+                    size: log.size(),
+                    future: false,
+                    log_end_offset: log.log_end_offset(),
+                }
+            });
+            DirDescription {
+                path: dir.path.clone(),
+                online: !dir.is_offline(),
+                total_bytes,
+                usable_bytes,
+                logs: logs.collect(),
+            }
+        };
+        self.dirs.iter().enumerate().map(describe).collect()
     }
 
-    // --- periodic work
-    /// `log.retention.check.interval.ms`. Compacted logs without `delete` are left to the cleaner.
-    pub fn run_retention_once(&self, now_ms: i64) -> usize {
-        todo!()
-    }
-    /// `log.flush.scheduler.interval.ms`
-    pub fn run_flush_once(&self, now_ms: i64) -> usize {
-        todo!()
-    }
-    /// Files and directories whose `file.delete.delay.ms` has passed.
-    pub fn run_file_deletion_once(&self, now_ms: i64) -> usize {
-        todo!()
-    }
-    /// `log.flush.offset.checkpoint.interval.ms`
-    pub fn checkpoint_recovery_points(&self) {
-        todo!()
-    }
-    /// `log.flush.start.offset.checkpoint.interval.ms`
-    pub fn checkpoint_log_starts(&self) {
-        todo!()
-    }
-    /// `replica.high.watermark.checkpoint.interval.ms`
-    pub fn checkpoint_high_watermarks(&self) {
-        todo!()
-    }
-    /// One pass of compaction over all logs that need it; call every `log.cleaner.backoff.ms`, from one thread.
-    pub fn run_cleaner_once(&self, now_ms: i64) -> CleanerReport {
-        todo!()
-    }
-    /// `producer.id.expiration.check.interval.ms`
-    pub fn run_producer_expiration_once(&self, now_ms: i64) {
-        todo!()
-    }
-    /// Closes files and lets go of memory of logs that nobody used since the last call; every few seconds.
-    pub fn run_idle_once(&self, now_ms: i64) {
-        todo!()
-    }
-
-    /// Flushes and closes all logs, writes checkpoints and the clean-shutdown files, unlocks.
-    pub fn shutdown(&self, now_ms: i64) {
-        todo!()
+    /// Notes an error of periodic work.
+    fn report(&self, partition: &TopicPartition, what: &str, error: &LogError) {
+        if matches!(error, LogError::Offline { .. }) {
+            return;
+        }
+        tracing::warn!("{what} of {partition} failed: {error}");
+        self.handle_error(error);
     }
 }

@@ -2,13 +2,30 @@
 //!
 //! Not locked inside: its owner holds a mutex ([`crate::SharedLog`]) and every call is short, save `flush`.
 
-use crate::config::LogConfig;
-use crate::error::{AppendError, LogError};
+mod append;
+mod flush;
+mod open;
+mod read;
+mod retention;
+mod truncate;
+
+pub use flush::FlushTask;
+pub use open::OpenOptions;
+
+use crate::config::{CompressionType, LogConfig};
+use crate::epochs::LeaderEpochCache;
+use crate::error::LogError;
+use crate::identity;
 use crate::naming::TopicPartition;
-use bytes::Bytes;
+use crate::producer::{ProducerState, ProducerView};
+use crate::segment::SegmentList;
+use crate::tail::{Tail, TailBudget};
 use gracchus_kafka_proto::{RecordsPart, Uuid};
+use gracchus_record::compression::Levels;
+use gracchus_record::validate::{Origin, Rules};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Who appends; decides which checks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +104,8 @@ pub struct AbortedTxn {
 /// What a read gave.
 #[derive(Debug, Clone, Default)]
 pub struct FetchData {
-    /// Whole batches; the first may begin before the offset asked for. Memory and file regions, not copied.
+    /// Batches; the first may begin before the offset asked for, the last may be cut short by the limit of bytes, as
+    /// Kafka's is (readers drop it). Memory and file regions, not copied.
     pub parts: Vec<RecordsPart>,
     /// Bytes of all parts.
     pub bytes: u64,
@@ -126,194 +144,296 @@ pub struct RetentionOutcome {
     pub deleted_bytes: u64,
 }
 
+/// What a log shares with the others of its broker.
+#[derive(Debug)]
+pub struct LogEnvironment {
+    pub tail: Arc<TailBudget>,
+    /// `producer.id.expiration.ms`
+    pub producer_id_expiration_ms: i64,
+}
+
+impl Default for LogEnvironment {
+    fn default() -> Self {
+        Self {
+            tail: TailBudget::new(64 << 20, 8 << 20),
+            producer_id_expiration_ms: 86_400_000,
+        }
+    }
+}
+
 /// One replica's log.
 #[derive(Debug)]
 pub struct PartitionLog {
-    _private: (),
+    partition: TopicPartition,
+    dir: Arc<Path>,
+    config: Arc<LogConfig>,
+    env: Arc<LogEnvironment>,
+    rules: Box<Rules>,
+    topic_id: Option<Uuid>,
+    segments: SegmentList,
+    log_start: i64,
+    log_end: i64,
+    high_watermark: i64,
+    high_watermark_at: Option<LogPosition>,
+    recovery_point: i64,
+    last_flush_ms: i64,
+    epochs: LeaderEpochCache,
+    producers: ProducerState,
+    tail: Tail,
+    deleted: Vec<retention::DeletedFiles>,
+    /// Counts truncations, so that a flush or a cleaning that began before one does not count.
+    truncations: u64,
+    /// The lowest offset truncated to since the cleaner asked.
+    truncated_to: Option<i64>,
+    failed: bool,
+    offline: Arc<AtomicBool>,
 }
 
-#[allow(unused_variables, clippy::todo)]
 impl PartitionLog {
     pub fn topic_partition(&self) -> &TopicPartition {
-        todo!()
+        &self.partition
     }
+
     /// The partition's directory.
     pub fn dir(&self) -> &Path {
-        todo!()
+        &self.dir
     }
+
     /// The log directory it is in.
     pub fn log_dir(&self) -> PathBuf {
-        todo!()
+        self.dir.parent().unwrap_or(&self.dir).to_path_buf()
     }
+
     pub fn config(&self) -> &Arc<LogConfig> {
-        todo!()
+        &self.config
     }
+
     /// Takes effect at the next append or pass.
     pub fn update_config(&mut self, config: Arc<LogConfig>) {
-        todo!()
+        self.rules = Box::new(rules(&self.partition, &config));
+        self.config = config;
     }
+
     /// From `partition.metadata`; none with topics older than topic ids.
     pub fn topic_id(&self) -> Option<Uuid> {
-        todo!()
+        self.topic_id
     }
+
     /// Writes `partition.metadata`, or checks it.
     pub fn assign_topic_id(&mut self, id: Uuid) -> Result<(), LogError> {
-        todo!()
+        match self.topic_id {
+            Some(stored) if stored == id => Ok(()),
+            Some(stored) => Err(LogError::InconsistentTopicId {
+                path: self.dir.join(identity::PARTITION_METADATA),
+                stored: stored.to_string(),
+                asked: id.to_string(),
+            }),
+            None => {
+                identity::write_topic_id(&self.dir, id)?;
+                self.topic_id = Some(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// The log's directory was deleted or renamed away, or the disk failed: every further operation is
+    /// refused, see [`LogError::Offline`].
+    pub fn mark_failed(&mut self) {
+        self.failed = true;
+        self.tail.clear();
+    }
+
+    pub fn is_failed(&self) -> bool {
+        self.failed || self.offline.load(Relaxed)
+    }
+
+    fn check_online(&self) -> Result<(), LogError> {
+        if self.is_failed() {
+            return Err(LogError::Offline {
+                dir: self.log_dir(),
+            });
+        }
+        Ok(())
     }
 
     // --- offsets
+
     pub fn log_start_offset(&self) -> i64 {
-        todo!()
+        self.log_start
     }
+
     /// The next record's offset (LEO).
     pub fn log_end_offset(&self) -> i64 {
-        todo!()
+        self.log_end
     }
+
     pub fn log_end_position(&self) -> LogPosition {
-        todo!()
+        let last = self.segments.last();
+        LogPosition {
+            offset: self.log_end,
+            segment_base: last.map_or(0, |s| s.base_offset()),
+            position: last.map_or(0, |s| u32::try_from(s.size()).unwrap_or(u32::MAX)),
+        }
     }
+
     pub fn high_watermark(&self) -> i64 {
-        todo!()
+        self.high_watermark
     }
+
     pub fn high_watermark_position(&mut self) -> Result<LogPosition, LogError> {
-        todo!()
+        if let Some(known) = self.high_watermark_at {
+            return Ok(known);
+        }
+        let at = self.position_of(self.high_watermark)?;
+        self.high_watermark_at = Some(at);
+        Ok(at)
     }
+
     /// Sets it, kept between log start and LEO; returns what it became.
     pub fn update_high_watermark(&mut self, offset: i64) -> i64 {
-        todo!()
+        let bounded = offset.clamp(self.log_start.min(self.log_end), self.log_end);
+        if bounded != self.high_watermark || self.high_watermark_at.is_none() {
+            self.high_watermark = bounded;
+            self.high_watermark_at = if bounded == self.log_end {
+                Some(self.log_end_position())
+            } else {
+                self.tail.position(bounded)
+            };
+            self.producers.on_high_watermark(bounded);
+        }
+        bounded
     }
+
     /// As `update_high_watermark`, but never lowers it; true if it rose.
     pub fn maybe_increment_high_watermark(&mut self, offset: i64) -> bool {
-        todo!()
+        if offset <= self.high_watermark {
+            return false;
+        }
+        let before = self.high_watermark;
+        self.update_high_watermark(offset) > before
     }
+
     /// Lower of the high watermark and the first offset of an undecided transaction.
     pub fn last_stable_offset(&self) -> i64 {
-        todo!()
+        let unstable = self.producers.first_unstable_offset();
+        let unstable = unstable.map(|o| o.max(self.log_start));
+        unstable.map_or(self.high_watermark, |o| o.min(self.high_watermark))
     }
+
     pub fn last_stable_position(&mut self) -> Result<LogPosition, LogError> {
-        todo!()
+        let offset = self.last_stable_offset();
+        if offset == self.high_watermark {
+            self.high_watermark_position()
+        } else {
+            self.position_of(offset)
+        }
     }
+
     /// Everything below it is on disk for sure.
     pub fn recovery_point(&self) -> i64 {
-        todo!()
+        self.recovery_point
     }
+
     /// Bytes of all segments.
     pub fn size(&self) -> u64 {
-        todo!()
+        self.segments.size()
     }
+
+    /// Base offset of the first segment.
+    pub fn first_base_offset(&self) -> i64 {
+        self.segments.first().map_or(0, |s| s.base_offset())
+    }
+
     pub fn segment_count(&self) -> usize {
-        todo!()
-    }
-
-    // --- appending
-    /// Validates, gives offsets, appends. With a topic's LogAppendTime, recompression or format change the records are
-    /// rewritten, else written as they came, in one write.
-    pub fn append_as_leader(
-        &mut self,
-        records: Bytes,
-        leader_epoch: i32,
-        origin: AppendOrigin,
-        now_ms: i64,
-    ) -> Result<AppendInfo, AppendError> {
-        todo!()
-    }
-    /// Appends the leader's batches with the offsets that they have. A trailing partial batch is ignored.
-    pub fn append_as_follower(
-        &mut self,
-        records: Bytes,
-        now_ms: i64,
-    ) -> Result<AppendInfo, AppendError> {
-        todo!()
-    }
-
-    // --- reading
-    /// Reads whole batches from `offset` on, at most `max_bytes`; with `min_one`, at least the first batch.
-    /// An offset beyond the limit but not beyond the log's end gives no data.
-    pub fn read(
-        &mut self,
-        offset: i64,
-        max_bytes: u32,
-        limit: ReadLimit,
-        min_one: bool,
-    ) -> Result<FetchData, LogError> {
-        todo!()
-    }
-    /// The first record with `timestamp >=` the one given (ListOffsets).
-    pub fn find_by_timestamp(
-        &mut self,
-        timestamp: i64,
-    ) -> Result<Option<TimestampOffset>, LogError> {
-        todo!()
-    }
-    /// The record with the largest timestamp (ListOffsets -3, KIP-734).
-    pub fn find_max_timestamp(&mut self) -> Result<Option<TimestampOffset>, LogError> {
-        todo!()
+        self.segments.len()
     }
 
     // --- leader epochs
+
     pub fn latest_epoch(&self) -> Option<i32> {
-        todo!()
+        self.epochs.latest().map(|e| e.epoch)
     }
+
     /// The epoch that holds at an offset.
     pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
-        todo!()
+        self.epochs.epoch_for_offset(offset)
     }
+
+    /// The epochs and where they begin.
+    pub fn epochs(&self) -> &LeaderEpochCache {
+        &self.epochs
+    }
+
     /// A replica that becomes leader notes its epoch before any record (controller.md B1).
     pub fn assign_epoch_start(&mut self, epoch: i32, offset: i64) -> Result<(), LogError> {
-        todo!()
+        self.check_online()?;
+        let dir = self.dir.clone();
+        self.epochs.assign(&dir, epoch, offset).map(|_| ())
     }
+
     /// The end of the largest epoch <= `epoch` (KIP-101, KIP-279); epoch and offset -1 if unknown.
     pub fn end_offset_for_epoch(&self, epoch: i32) -> EpochEnd {
-        todo!()
+        let found = self.epochs.end_offset_for(epoch, self.log_end);
+        let (epoch, end_offset) = found.unwrap_or((-1, -1));
+        EpochEnd { epoch, end_offset }
     }
 
-    // --- shortening
-    /// Cuts everything from `offset` on; true if there was anything.
-    pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<bool, LogError> {
-        todo!()
-    }
-    /// Deletes everything and goes on at `offset`.
-    pub fn truncate_fully_and_start_at(
-        &mut self,
-        offset: i64,
-        now_ms: i64,
-    ) -> Result<(), LogError> {
-        todo!()
-    }
-    /// Raises the log start offset (DeleteRecords, or the leader's at a follower); beyond the high watermark:
-    /// OffsetOutOfRange. Segments go at the next retention pass. True if it rose.
-    pub fn delete_records(&mut self, offset: i64) -> Result<bool, LogError> {
-        todo!()
-    }
-    /// Deletes segments by time, size and log start offset; renames to `.deleted`, files go after
-    /// `file.delete.delay.ms`.
-    pub fn apply_retention(&mut self, now_ms: i64) -> Result<RetentionOutcome, LogError> {
-        todo!()
-    }
-    /// Removes `.deleted` files whose time has come.
-    pub fn remove_deleted_files(&mut self, now_ms: i64) -> usize {
-        todo!()
-    }
-    /// Begins a new segment now; its base offset.
-    pub fn roll(&mut self, now_ms: i64) -> Result<i64, LogError> {
-        todo!()
-    }
+    // --- producers
 
-    // --- keeping
-    /// Writes all to the device up to the LEO and raises the recovery point.
-    pub fn flush(&mut self, now_ms: i64) -> Result<(), LogError> {
-        todo!()
-    }
-    /// True when `flush.ms` has passed since the last flush and there is something to flush.
-    pub fn flush_is_due(&self, now_ms: i64) -> bool {
-        todo!()
-    }
     /// Forgets producers that were silent longer than `producer.id.expiration.ms`.
     pub fn expire_producers(&mut self, expiration_ms: i64, now_ms: i64) {
-        todo!()
+        self.producers.set_expiration(expiration_ms);
+        self.producers.expire(now_ms);
     }
+
     /// State of the producers (DescribeProducers).
-    pub fn active_producers(&self) -> Vec<crate::producer::ProducerView> {
-        todo!()
+    pub fn active_producers(&self) -> Vec<ProducerView> {
+        self.producers.views()
+    }
+
+    /// The first batch's offset of each open transaction, oldest first, and the age of the oldest's producer.
+    pub fn producer_state(&self) -> &ProducerState {
+        &self.producers
+    }
+
+    pub(crate) fn segments_mut(&mut self) -> &mut SegmentList {
+        &mut self.segments
+    }
+
+    /// The lowest offset truncated to since the last call.
+    pub(crate) fn take_truncated_to(&mut self) -> Option<i64> {
+        self.truncated_to.take()
+    }
+
+    /// Closes files and empties the tail if nobody used them since the last call.
+    pub fn release_idle(&mut self) {
+        self.tail.clear_idle();
+        for segment in self.segments.iter_mut() {
+            segment.close_idle();
+        }
+    }
+}
+
+fn rules(partition: &TopicPartition, config: &LogConfig) -> Rules {
+    Rules {
+        partition: partition.to_string(),
+        magic: config.magic,
+        codec: match config.compression {
+            CompressionType::Producer => None,
+            CompressionType::Codec(codec) => Some(codec),
+        },
+        levels: Levels {
+            gzip: config.gzip_level,
+            lz4: config.lz4_level,
+            zstd: config.zstd_level,
+        },
+        compacted: config.compact,
+        timestamp_type: config.timestamp_type,
+        before_max_ms: config.timestamp_before_max_ms,
+        after_max_ms: config.timestamp_after_max_ms,
+        max_message_bytes: config.max_message_bytes as usize,
+        decompress_limit: crate::segment::DECOMPRESS_LIMIT,
+        origin: Origin::Client,
+        leader_epoch: -1,
     }
 }

@@ -1,5 +1,16 @@
 //! State of idempotent and transactional producers: sequences, epochs, open transactions, snapshots.
 
+mod entry;
+mod snapshot;
+mod state;
+mod update;
+
+pub use entry::{BatchMetadata, ProducerEntry};
+pub use snapshot::{read_snapshot, write_snapshot};
+pub use state::ProducerState;
+pub(crate) use state::{add_batch, first_marker};
+pub use update::{CompletedTxn, ProducerUpdate};
+
 use gracchus_kafka_proto::ErrorCode;
 
 /// A producer's batch was refused.

@@ -1,0 +1,76 @@
+//! Putting a cleaned segment in the place of those it was made from, so that a crash at any step is either undone or
+//! finished at the next start (`partition::open`): rename to `.swap`, rename the old ones to `.deleted`, drop `.swap`.
+
+use crate::disk;
+use crate::error::LogError;
+use crate::naming::{FileKind, segment_file_with};
+use crate::partition::PartitionLog;
+use crate::segment::Segment;
+use std::path::PathBuf;
+
+/// The renames that make a cleaned segment ready; the log file first, for then the segment counts as complete.
+pub(crate) fn renames(
+    dir: &std::path::Path,
+    base: i64,
+    from: &str,
+    to: &str,
+) -> Vec<(PathBuf, PathBuf)> {
+    FileKind::SEGMENT
+        .into_iter()
+        .map(|kind| {
+            (
+                segment_file_with(dir, base, kind, from),
+                segment_file_with(dir, base, kind, to),
+            )
+        })
+        .collect()
+}
+
+impl PartitionLog {
+    /// Swaps `cleaned` (its files complete, on the device and named `.cleaned`) in for the segments with these serials. An
+    /// error before the first rename changes nothing.
+    pub(crate) fn swap_in(
+        &mut self,
+        mut cleaned: Segment,
+        serials: &[u64],
+        now_ms: i64,
+    ) -> Result<(), LogError> {
+        let base = cleaned.base_offset();
+        let all = self.segments_mut();
+        let at = all
+            .iter()
+            .position(|s| Some(&s.serial()) == serials.first());
+        let there = at.is_some_and(|at| {
+            let held = all.iter().skip(at).take(serials.len()).map(Segment::serial);
+            held.eq(serials.iter().copied()) && at + serials.len() < all.len()
+        });
+        let Some(at) = at.filter(|_| there) else {
+            return Err(LogError::Conflict(format!(
+                "{}: its segments changed while they were cleaned; it is tried again",
+                self.topic_partition()
+            )));
+        };
+        if self.is_failed() {
+            return Err(LogError::Offline {
+                dir: self.log_dir(),
+            });
+        }
+        let dir = self.dir().to_path_buf();
+        for (from, to) in renames(&dir, base, ".cleaned", ".swap") {
+            disk::rename_if_exists(&from, &to)?;
+        }
+        let all = self.segments_mut();
+        let mut rest = all.split_off(at);
+        let newer = rest.split_off(serials.len());
+        cleaned.set_suffix("");
+        all.push(cleaned);
+        for segment in newer {
+            all.push(segment);
+        }
+        self.discard_but(rest, Some(base), now_ms)?;
+        for (from, to) in renames(&dir, base, ".swap", "") {
+            disk::rename_if_exists(&from, &to)?;
+        }
+        disk::sync_dir(&dir)
+    }
+}

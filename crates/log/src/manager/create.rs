@@ -1,0 +1,152 @@
+//! Making and deleting logs.
+
+use super::load::{count_by_dir, remove_tree};
+use super::{Doomed, Held, LogManager, SharedLog};
+use crate::config::LogConfig;
+use crate::error::LogError;
+use crate::naming::{TopicPartition, delete_dir_name};
+use crate::partition::{OpenOptions, PartitionLog};
+use gracchus_kafka_proto::Uuid;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+impl LogManager {
+    /// The log, made in the directory with the fewest logs if it does not exist. Refused with a directory offline
+    /// unless `is_new` (controller.md B7).
+    pub fn get_or_create(
+        &self,
+        partition: &TopicPartition,
+        is_new: bool,
+        topic_id: Option<Uuid>,
+        config: Arc<LogConfig>,
+        now_ms: i64,
+    ) -> Result<SharedLog, LogError> {
+        let topic_id = topic_id.filter(|id| !id.is_zero());
+        let _changing = self.changing.lock();
+        if let Some(log) = self.get(partition) {
+            if let Some(id) = topic_id {
+                log.lock().assign_topic_id(id)?;
+            }
+            return Ok(log);
+        }
+        if !is_new && let Some(dir) = self.dirs.iter().find(|d| d.is_offline()) {
+            return Err(LogError::Offline {
+                dir: dir.path.clone(),
+            });
+        }
+        let mut failed = LogError::NoDirOnline;
+        for at in self.by_emptiness() {
+            match self.create_in(at, partition, topic_id, &config, now_ms) {
+                Ok(log) => {
+                    let log = Arc::new(Mutex::new(log));
+                    let held = Held {
+                        log: log.clone(),
+                        dir: at,
+                    };
+                    self.logs.write().insert(partition.clone(), held);
+                    return Ok(log);
+                }
+                Err(error) => {
+                    tracing::warn!("cannot make the log of {partition}: {error}");
+                    self.handle_error(&error);
+                    failed = error;
+                }
+            }
+        }
+        Err(failed)
+    }
+
+    fn by_emptiness(&self) -> Vec<usize> {
+        let counts = count_by_dir(&self.logs.read(), self.dirs.len());
+        let mut order: Vec<usize> = (0..self.dirs.len())
+            .filter(|at| self.dirs.get(*at).is_some_and(|d| !d.is_offline()))
+            .collect();
+        order.sort_by_key(|at| counts.get(*at).copied().unwrap_or(0));
+        order
+    }
+
+    fn create_in(
+        &self,
+        at: usize,
+        partition: &TopicPartition,
+        topic_id: Option<Uuid>,
+        config: &Arc<LogConfig>,
+        now_ms: i64,
+    ) -> Result<PartitionLog, LogError> {
+        let dir = self.dirs.get(at).ok_or(LogError::NoDirOnline)?;
+        let path = dir.path.join(partition.to_string());
+        let made = match std::fs::create_dir(&path) {
+            Ok(()) => true,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
+            Err(e) => return Err(LogError::io("create", &path, e)),
+        };
+        let options = OpenOptions {
+            config: config.clone(),
+            env: self.env.clone(),
+            clean: made,
+            offline: dir.offline.clone(),
+            now_ms,
+            ..OpenOptions::default()
+        };
+        let opened = PartitionLog::open(&path, partition.clone(), options).and_then(|mut log| {
+            if let Some(id) = topic_id {
+                log.assign_topic_id(id)?;
+            }
+            Ok(log)
+        });
+        if opened.is_err() && made {
+            // Nothing was in it: a disk that is full must not keep half-made logs.
+            let _ = remove_tree(&path);
+        }
+        opened
+    }
+
+    /// Renames the log's directory to `-delete`; its files go after `file.delete.delay.ms`. False if there is none.
+    pub fn delete(&self, partition: &TopicPartition, now_ms: i64) -> Result<bool, LogError> {
+        let _changing = self.changing.lock();
+        let Some(held) = self.logs.write().remove(partition) else {
+            return Ok(false);
+        };
+        let mut log = held.log.lock();
+        let from = log.dir().to_path_buf();
+        let name = delete_dir_name(partition, &unique());
+        let to = from.with_file_name(name);
+        log.mark_failed();
+        if let Err(e) = std::fs::rename(&from, &to) {
+            let error = LogError::io("rename", &from, e);
+            self.handle_error(&error);
+            return Err(error);
+        }
+        let at_ms = now_ms.saturating_add(log.config().file_delete_delay_ms);
+        self.doomed.lock().push(Doomed { path: to, at_ms });
+        drop(log);
+        self.forget_checkpoints(held.dir, partition);
+        tracing::info!("the log of {partition} is deleted; its files go in a while");
+        Ok(true)
+    }
+
+    /// Removes directories renamed by `delete` whose time has come.
+    pub(super) fn remove_doomed(&self, now_ms: i64) -> usize {
+        let due: Vec<Doomed> = {
+            let mut doomed = self.doomed.lock();
+            let (due, later) = doomed.drain(..).partition(|d| d.at_ms <= now_ms);
+            *doomed = later;
+            due
+        };
+        let mut removed = 0;
+        for Doomed { path, .. } in due {
+            match remove_tree(&path) {
+                Ok(()) => removed += 1,
+                Err(error) => tracing::warn!("{error}; it is tried again at the next start"),
+            }
+        }
+        removed
+    }
+}
+
+/// 32 hex digits that do not come twice.
+fn unique() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let (a, b) = (RandomState::new(), RandomState::new());
+    format!("{:016x}{:016x}", a.hash_one(1u8), b.hash_one(2u8))
+}

@@ -1,0 +1,145 @@
+//! Work that comes round, and the clean stop.
+
+use super::{LogManager, SharedLog};
+use crate::cleaner::CleanerReport;
+use crate::error::LogError;
+use crate::naming::TopicPartition;
+use parking_lot::Mutex;
+
+impl LogManager {
+    /// `log.retention.check.interval.ms`; the number of segments deleted. A log with `compact` alone loses only what is
+    /// below its start.
+    pub fn run_retention_once(&self, now_ms: i64) -> usize {
+        let mut deleted = 0;
+        for (partition, log) in self.logs() {
+            let outcome = log.lock().apply_retention(now_ms);
+            match outcome {
+                Ok(outcome) => deleted += outcome.deleted_segments,
+                Err(error) => self.report(&partition, "retention", &error),
+            }
+        }
+        deleted
+    }
+
+    /// Flushes logs whose `flush.ms` has passed, and rolled segments of all; the number of logs flushed. Call it every
+    /// second or so: it costs nothing when there is nothing to do.
+    pub fn run_flush_once(&self, now_ms: i64) -> usize {
+        let mut flushed = 0;
+        for (partition, log) in self.logs() {
+            match flush(&log, now_ms) {
+                Ok(true) => flushed += 1,
+                Ok(false) => {}
+                Err(error) => self.report(&partition, "the flush", &error),
+            }
+        }
+        flushed
+    }
+
+    /// Files and directories whose `file.delete.delay.ms` has passed.
+    pub fn run_file_deletion_once(&self, now_ms: i64) -> usize {
+        let mut removed = self.remove_doomed(now_ms);
+        for (_, log) in self.logs() {
+            removed += log.lock().remove_deleted_files(now_ms);
+        }
+        removed
+    }
+
+    /// One pass of compaction over all logs that need it; call every `log.cleaner.backoff.ms`, from one thread.
+    pub fn run_cleaner_once(&self, now_ms: i64) -> CleanerReport {
+        let logs: Vec<(TopicPartition, SharedLog, usize)> = {
+            let held = self.logs.read();
+            held.iter()
+                .map(|(p, h)| (p.clone(), h.log.clone(), h.dir))
+                .collect()
+        };
+        let report = self
+            .cleaner
+            .run(&self.config.cleaner, &self.dirs, &logs, now_ms);
+        for error in &report.errors {
+            self.handle_error(error);
+        }
+        report
+    }
+
+    /// `producer.id.expiration.check.interval.ms`
+    pub fn run_producer_expiration_once(&self, now_ms: i64) {
+        for (_, log) in self.logs() {
+            log.lock()
+                .expire_producers(self.config.producer_id_expiration_ms, now_ms);
+        }
+    }
+
+    /// Closes files and lets go of memory of logs that nobody used since the last call; every few seconds.
+    pub fn run_idle_once(&self, _now_ms: i64) {
+        for (_, log) in self.logs() {
+            // One that is busy is not idle.
+            if let Some(mut log) = log.try_lock() {
+                log.release_idle();
+            }
+        }
+    }
+
+    /// Flushes and closes all logs, writes checkpoints and the clean-shutdown files, unlocks.
+    pub fn shutdown(&self, now_ms: i64) {
+        let _changing = self.changing.lock();
+        let logs = Mutex::new(self.logs());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from) * 2;
+        let failed: Mutex<Vec<usize>> = Mutex::default();
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let Some((partition, log)) = logs.lock().pop() else {
+                            break;
+                        };
+                        let closed = log.lock().close(now_ms);
+                        if let Err(error) = closed {
+                            let held = self.logs.read().get(&partition).map(|h| h.dir);
+                            failed.lock().extend(held);
+                            self.report(&partition, "the closing", &error);
+                        }
+                    }
+                });
+            }
+        });
+        self.checkpoint_recovery_points();
+        self.checkpoint_high_watermarks();
+        self.checkpoint_log_starts();
+        let failed = failed.into_inner();
+        for (at, dir) in self.dirs.iter().enumerate() {
+            if dir.is_offline() {
+                continue;
+            }
+            // With a log that could not be closed, the next start has to look.
+            if !failed.contains(&at)
+                && let Err(error) = dir.write_clean_shutdown()
+            {
+                tracing::warn!("the next start will check all logs: {error}");
+            }
+            dir.set_offline();
+            dir.unlock();
+        }
+    }
+}
+
+/// Waits for the device without the log's lock.
+fn flush(log: &SharedLog, now_ms: i64) -> Result<bool, LogError> {
+    let task = {
+        let mut log = log.lock();
+        let up_to = if log.flush_is_due(now_ms) {
+            log.log_end_offset()
+        } else {
+            log.sealed_end()
+        };
+        if up_to <= log.recovery_point() {
+            return Ok(false);
+        }
+        log.begin_flush(up_to, now_ms)?
+    };
+    let Some(task) = task else {
+        return Ok(false);
+    };
+    task.run()?;
+    log.lock().finish_flush(&task);
+    Ok(true)
+}

@@ -1,0 +1,242 @@
+//! Reading: the hot tail from memory, the rest as regions of files.
+
+use super::{AbortedTxn, FetchData, LogPosition, PartitionLog, ReadLimit, TimestampOffset};
+use crate::error::LogError;
+use crate::segment::Segment;
+use gracchus_kafka_proto::{FileRegion, RecordsPart};
+
+impl PartitionLog {
+    /// Reads batches from `offset` on, at most `max_bytes`; with `min_one`, at least the first batch.
+    /// An offset beyond the limit but not beyond the log's end gives no data.
+    pub fn read(
+        &mut self,
+        offset: i64,
+        max_bytes: u32,
+        limit: ReadLimit,
+        min_one: bool,
+    ) -> Result<FetchData, LogError> {
+        self.check_online()?;
+        if offset > self.log_end || offset < self.log_start {
+            return Err(LogError::OffsetOutOfRange {
+                offset,
+                start: self.log_start,
+                end: self.log_end,
+            });
+        }
+        let max_offset = match limit {
+            ReadLimit::HighWatermark => self.high_watermark,
+            ReadLimit::LastStable => self.last_stable_offset(),
+            ReadLimit::LogEnd => self.log_end,
+        };
+        let mut data = FetchData {
+            high_watermark: self.high_watermark,
+            last_stable_offset: self.last_stable_offset(),
+            log_start_offset: self.log_start,
+            log_end_offset: self.log_end,
+            ..FetchData::default()
+        };
+        if offset >= max_offset {
+            data.start = self.position_of(offset)?;
+        } else if let Some(read) = self.tail.read(offset, max_bytes, max_offset, min_one) {
+            data.start = read.start;
+            data.bytes = read.bytes;
+            data.parts = read.parts;
+        } else {
+            self.read_files(offset, max_bytes, max_offset, limit, min_one, &mut data)?;
+        }
+        if limit == ReadLimit::LastStable {
+            data.aborted = Some(self.aborted_between(offset, max_offset, &data)?);
+        }
+        Ok(data)
+    }
+
+    fn read_files(
+        &mut self,
+        offset: i64,
+        max_bytes: u32,
+        max_offset: i64,
+        limit: ReadLimit,
+        min_one: bool,
+        data: &mut FetchData,
+    ) -> Result<(), LogError> {
+        let end = match limit {
+            ReadLimit::LogEnd => self.log_end_position(),
+            ReadLimit::HighWatermark => self.high_watermark_position()?,
+            ReadLimit::LastStable => self.last_stable_position()?,
+        };
+        debug_assert_eq!(end.offset, max_offset);
+        let mut at = self.segments.floor(offset).unwrap_or(0);
+        while let Some(segment) = self.segments.get_mut(at) {
+            at += 1;
+            if segment.base_offset() > end.segment_base {
+                break;
+            }
+            let Some(spot) = segment.find(offset)? else {
+                continue; // compacted away up to the segment's end: the next one has it
+            };
+            data.start = LogPosition {
+                offset,
+                segment_base: segment.base_offset(),
+                position: spot.position,
+            };
+            let stop = if segment.base_offset() == end.segment_base {
+                u64::from(end.position)
+            } else {
+                segment.size()
+            };
+            let room = stop.saturating_sub(spot.position.into());
+            let wanted = if min_one {
+                u64::from(max_bytes.max(spot.size))
+            } else {
+                max_bytes.into()
+            };
+            let len = room.min(wanted);
+            if len > 0 {
+                data.bytes = len;
+                data.parts.push(RecordsPart::File(FileRegion {
+                    file: segment.file()?,
+                    offset: spot.position.into(),
+                    len,
+                }));
+            }
+            return Ok(());
+        }
+        data.start = self.log_end_position();
+        Ok(())
+    }
+
+    /// Where an offset lies.
+    pub(super) fn position_of(&mut self, offset: i64) -> Result<LogPosition, LogError> {
+        if offset >= self.log_end {
+            return Ok(LogPosition {
+                offset,
+                ..self.log_end_position()
+            });
+        }
+        if let Some(at) = self.tail.position(offset) {
+            return Ok(at);
+        }
+        let mut at = self.segments.floor(offset).unwrap_or(0);
+        while let Some(segment) = self.segments.get_mut(at) {
+            if let Some(spot) = segment.find(offset)? {
+                return Ok(LogPosition {
+                    offset,
+                    segment_base: segment.base_offset(),
+                    position: spot.position,
+                });
+            }
+            at += 1;
+        }
+        Ok(LogPosition {
+            offset,
+            ..self.log_end_position()
+        })
+    }
+
+    /// The aborted transactions that touch what was read; one too many does no harm.
+    fn aborted_between(
+        &self,
+        from: i64,
+        limit: i64,
+        data: &FetchData,
+    ) -> Result<Vec<AbortedTxn>, LogError> {
+        let mut found = Vec::new();
+        if data.bytes == 0 {
+            return Ok(found);
+        }
+        let first = self.segments.floor(from).unwrap_or(0);
+        let holder = self.segments.floor(data.start.segment_base).unwrap_or(0);
+        let in_file = matches!(data.parts.first(), Some(RecordsPart::File(_)));
+        let upper = match self.segments.get(holder + 1) {
+            Some(next) if in_file => next.base_offset().min(limit),
+            _ => limit,
+        };
+        for segment in self.segments.iter().skip(first) {
+            for entry in segment.aborted()? {
+                if entry.last_offset >= from && entry.first_offset < upper {
+                    found.push(AbortedTxn {
+                        producer_id: entry.producer_id,
+                        first_offset: entry.first_offset,
+                    });
+                }
+                if entry.last_stable_offset >= upper {
+                    return Ok(found);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// All aborted transactions with a marker between two offsets, for the cleaner.
+    pub(crate) fn aborted_in(
+        &self,
+        from: i64,
+        upper: i64,
+    ) -> Result<Vec<crate::index::AbortedEntry>, LogError> {
+        let mut found = Vec::new();
+        let first = self.segments.floor(from).unwrap_or(0);
+        for segment in self.segments.iter().skip(first) {
+            for entry in segment.aborted()? {
+                if entry.last_offset >= from && entry.first_offset < upper {
+                    found.push(entry);
+                }
+                if entry.last_stable_offset >= upper {
+                    return Ok(found);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first record with `timestamp >=` the one given (ListOffsets).
+    pub fn find_by_timestamp(
+        &mut self,
+        timestamp: i64,
+    ) -> Result<Option<TimestampOffset>, LogError> {
+        self.check_online()?;
+        let log_start = self.log_start;
+        for segment in self.segments.iter_mut() {
+            if segment.max_timestamp(false)?.timestamp < timestamp {
+                continue;
+            }
+            // Only the first segment that reaches the timestamp is searched, as Kafka does.
+            return segment.find_by_timestamp(timestamp, log_start);
+        }
+        Ok(None)
+    }
+
+    /// The record with the largest timestamp (ListOffsets -3, KIP-734).
+    pub fn find_max_timestamp(&mut self) -> Result<Option<TimestampOffset>, LogError> {
+        self.check_online()?;
+        let mut best: Option<(i64, usize)> = None;
+        for (at, segment) in self.segments.iter_mut().enumerate() {
+            let newest = segment.max_timestamp(false)?.timestamp;
+            if newest >= 0 && best.is_none_or(|(t, _)| newest > t) {
+                best = Some((newest, at));
+            }
+        }
+        let Some((timestamp, at)) = best else {
+            return Ok(None);
+        };
+        match self.segments.get_mut(at) {
+            Some(segment) => segment.find_by_timestamp(timestamp, segment.base_offset()),
+            None => Ok(None),
+        }
+    }
+
+    /// Where the log begins (ListOffsets -2): epoch -1 if it is not known.
+    pub fn earliest(&self) -> TimestampOffset {
+        let first = self.epochs.entries().first();
+        let epoch = first.filter(|e| e.start_offset <= self.log_start);
+        TimestampOffset {
+            timestamp: -1,
+            offset: self.log_start,
+            leader_epoch: epoch.map_or(-1, |e| e.epoch),
+        }
+    }
+
+    /// The segment that holds an offset, for tools and tests.
+    pub fn segment_at(&mut self, at: usize) -> Option<&mut Segment> {
+        self.segments.get_mut(at)
+    }
+}
