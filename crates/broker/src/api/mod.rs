@@ -19,6 +19,8 @@ use crate::net::Outcome;
 
 /// ApiVersions (18).
 pub mod api_versions;
+/// Configurations of topics and brokers.
+pub mod configs;
 /// DeleteRecords (21).
 pub mod delete_records;
 /// DescribeCluster (60).
@@ -49,6 +51,8 @@ pub mod produce;
 pub mod refused;
 /// StopReplica (5).
 pub mod stop_replica;
+/// UpdateMetadata (6).
+pub mod update_metadata;
 
 /// Lists what is served: `kind Request => handler`. `boxed` is the rule; `inline` keeps the two hot handlers' futures in
 /// the connection's own task, which costs memory in each connection; `whole` is inline too, and its handler decides about
@@ -94,11 +98,15 @@ served! {
     boxed ListOffsetsRequest => list_offsets::handle;
     boxed LeaderAndIsrRequest => leader_and_isr::handle;
     boxed StopReplicaRequest => stop_replica::handle;
+    boxed UpdateMetadataRequest => update_metadata::handle;
     boxed DeleteRecordsRequest => delete_records::handle;
     boxed OffsetForLeaderEpochRequest => offset_for_leader_epoch::handle;
     boxed DescribeLogDirsRequest => describe_log_dirs::handle;
     boxed DescribeProducersRequest => describe_producers::handle;
     boxed ApiVersionsRequest => api_versions::handle;
+    boxed DescribeConfigsRequest => configs::describe::handle;
+    boxed AlterConfigsRequest => configs::alter::handle;
+    boxed IncrementalAlterConfigsRequest => configs::incremental::handle;
     boxed DescribeClusterRequest => describe_cluster::handle;
     boxed MetadataRequest => metadata::handle;
     boxed OffsetCommitRequest => group::offset_commit::handle;

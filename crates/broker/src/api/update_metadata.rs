@@ -1,0 +1,55 @@
+//! UpdateMetadata (6): the controller tells what the cluster looks like.
+
+use std::sync::Arc;
+
+use gracchus_groups::request::TopicPartition;
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::messages::{UpdateMetadataRequest, UpdateMetadataResponse};
+
+use super::leader_and_isr::is_stale;
+use crate::broker::Broker;
+use crate::context::RequestContext;
+use crate::metadata::update;
+
+/// Answers when the cache shows it.
+pub async fn handle(
+    broker: &Arc<Broker>,
+    _ctx: &RequestContext,
+    request: UpdateMetadataRequest,
+) -> UpdateMetadataResponse {
+    let current = broker.identity.broker_epoch();
+    if is_stale(current, request.broker_epoch) {
+        tracing::warn!(
+            got = request.broker_epoch,
+            current,
+            controller = request.controller_id,
+            "UpdateMetadata for an earlier registration of this broker ignored"
+        );
+        return answer(ErrorCode::StaleBrokerEpoch);
+    }
+    if let Err(stale) = broker.replicas.admit_controller(request.controller_epoch) {
+        tracing::warn!(
+            got = request.controller_epoch,
+            seen = stale.seen,
+            controller = request.controller_id,
+            "UpdateMetadata of an earlier controller ignored"
+        );
+        return answer(ErrorCode::StaleControllerEpoch);
+    }
+    let mut removed = Vec::new();
+    broker
+        .metadata
+        .update(|snapshot| removed = update::apply(snapshot, &request));
+    let removed = removed
+        .into_iter()
+        .map(|(topic, partition)| TopicPartition::new(topic, partition));
+    broker.groups.partitions_deleted(removed.collect());
+    answer(ErrorCode::None)
+}
+
+fn answer(code: ErrorCode) -> UpdateMetadataResponse {
+    UpdateMetadataResponse {
+        error_code: code.code(),
+        ..Default::default()
+    }
+}
