@@ -251,9 +251,14 @@ async fn a_diverged_log_is_told_where() {
     // The same history: records.
     let read = ask(2, 1).await;
     assert_eq!((read.diverging_epoch.epoch, values(&read).len()), (-1, 1));
-    // No epoch so old.
+    // Before all that is known here, and after it.
+    let read = ask(1, 0).await;
     assert_eq!(
-        error(ask(0, 0).await.error_code),
+        (read.diverging_epoch.epoch, read.diverging_epoch.end_offset),
+        (0, 0)
+    );
+    assert_eq!(
+        error(ask(2, 9).await.error_code),
         ErrorCode::OffsetOutOfRange
     );
 }
