@@ -76,7 +76,9 @@ impl Exposition {
     pub fn render(&self) -> String {
         use std::fmt::Write;
         let mut text = String::new();
-        let Some(broker) = self.broker.get().and_then(std::sync::Weak::upgrade) else { return text };
+        let Some(broker) = self.broker.get().and_then(std::sync::Weak::upgrade) else {
+            return text;
+        };
         let mut gauge = |name: &str, value: i64| {
             let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
         };
@@ -84,10 +86,22 @@ impl Exposition {
         let snapshot = broker.metadata.snapshot();
         let own = broker.identity.broker_id;
         gauge("kafka_server_kafkaserver_brokerstate", 3);
-        gauge("kafka_controller_kafkacontroller_activecontrollercount", i64::from(snapshot.controller_id == Some(own)));
-        gauge("kafka_server_kafkaserver_broker_epoch", broker.identity.broker_epoch());
-        gauge("kafka_server_socket_server_connection_count", count(broker.connections.open()));
-        gauge("kafka_controller_kafkacontroller_globaltopiccount", count(snapshot.topics.len()));
+        gauge(
+            "kafka_controller_kafkacontroller_activecontrollercount",
+            i64::from(snapshot.controller_id == Some(own)),
+        );
+        gauge(
+            "kafka_server_kafkaserver_broker_epoch",
+            broker.identity.broker_epoch(),
+        );
+        gauge(
+            "kafka_server_socket_server_connection_count",
+            count(broker.connections.open()),
+        );
+        gauge(
+            "kafka_controller_kafkacontroller_globaltopiccount",
+            count(snapshot.topics.len()),
+        );
         let (mut partitions, mut leaders, mut hosted, mut under, mut offline) = (0, 0, 0, 0, 0);
         for p in snapshot.topics.values().flat_map(|t| t.partitions.values()) {
             partitions += 1;
@@ -98,21 +112,41 @@ impl Exposition {
                 under += i64::from(p.isr.len() < p.replicas.len());
             }
         }
-        gauge("kafka_controller_kafkacontroller_globalpartitioncount", partitions);
-        gauge("kafka_controller_kafkacontroller_offlinepartitionscount", offline);
+        gauge(
+            "kafka_controller_kafkacontroller_globalpartitioncount",
+            partitions,
+        );
+        gauge(
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+            offline,
+        );
         gauge("kafka_server_replicamanager_partitioncount", hosted);
         gauge("kafka_server_replicamanager_leadercount", leaders);
-        gauge("kafka_server_replicamanager_underreplicatedpartitions", under);
+        gauge(
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            under,
+        );
         let requests = broker.metrics.requests.snapshot();
-        let name = |key: i16| gracchus_kafka_proto::ApiKey::from_i16(key).map_or("Unknown".into(), |k| format!("{k:?}"));
+        let name = |key: i16| {
+            gracchus_kafka_proto::ApiKey::from_i16(key)
+                .map_or("Unknown".into(), |k| format!("{k:?}"))
+        };
         text.push_str("# TYPE kafka_network_requestmetrics_requests_total counter\n");
         for (key, count, _) in &requests {
-            let _ = writeln!(text, "kafka_network_requestmetrics_requests_total{{request=\"{}\"}} {count}", name(*key));
+            let _ = writeln!(
+                text,
+                "kafka_network_requestmetrics_requests_total{{request=\"{}\"}} {count}",
+                name(*key)
+            );
         }
         text.push_str("# TYPE kafka_network_requestmetrics_totaltimems_sum counter\n");
         for (key, _, micros) in &requests {
             let ms = *micros as f64 / 1000.0;
-            let _ = writeln!(text, "kafka_network_requestmetrics_totaltimems_sum{{request=\"{}\"}} {ms}", name(*key));
+            let _ = writeln!(
+                text,
+                "kafka_network_requestmetrics_totaltimems_sum{{request=\"{}\"}} {ms}",
+                name(*key)
+            );
         }
         text
     }

@@ -27,6 +27,8 @@ pub(crate) enum Command {
 }
 
 /// First and longest pause between rounds of attempts.
+/// A connection that was cut sooner than this is not replaced at once.
+const BRIEF: Duration = Duration::from_millis(100);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// How often a hopeless wait is told.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
@@ -86,6 +88,7 @@ impl Session {
             let Some(stream) = self.connect().await else {
                 return;
             };
+            let connected = Instant::now();
             match self.serve(stream).await {
                 Ended::Closed => return,
                 Ended::Expired => {
@@ -100,6 +103,10 @@ impl Session {
                         self.config.name
                     );
                     self.with_core(|core, _, outputs| core.disconnected(outputs));
+                    // a server that takes connections and drops them is starting or overloaded: no tight loop
+                    if connected.elapsed() < BRIEF && self.or_close(sleep(BRIEF)).await.is_none() {
+                        return;
+                    }
                 }
             }
         }

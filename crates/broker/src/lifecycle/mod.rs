@@ -71,9 +71,11 @@ pub struct Running {
     pub(crate) network_tasks: TaskTracker,
     pub(crate) session_file: PathBuf,
     pub(crate) status: Arc<Status>,
+    begun: Instant,
 }
 
-/// Starts a broker. Dropping the future stops the start wherever it is.
+/// Starts a broker, up to where it is registered and takes requests ([`Running::ready`] waits for the rest). Dropping the
+/// future stops the start wherever it is.
 pub async fn start(
     loaded: Loaded,
     options: StartOptions,
@@ -233,24 +235,37 @@ pub async fn start(
     broker.read_features().await;
 
     status.starting("waiting for the controller's first word");
-    let knows_us = |s: &crate::metadata::Snapshot| s.is_alive(broker_id);
-    while !broker.metadata.wait_until(METADATA_LINE, knows_us).await {
-        tracing::warn!(
-            "no controller has told this broker of the cluster yet; /controller says who it is"
-        );
-    }
-    status.set(Phase::Ready);
-    tracing::info!(
-        "broker {broker_id} is ready after {} ms",
-        begun.elapsed().as_millis()
-    );
     Ok(Running {
         broker,
         network_stop,
         network_tasks,
         session_file,
         status,
+        begun,
     })
+}
+
+impl Running {
+    /// Waits until the controller has told this broker of the cluster, itself included: clients are served from then on.
+    pub async fn ready(&self) {
+        let broker_id = self.broker.identity.broker_id;
+        let knows_us = |s: &crate::metadata::Snapshot| s.is_alive(broker_id);
+        while !self
+            .broker
+            .metadata
+            .wait_until(METADATA_LINE, knows_us)
+            .await
+        {
+            tracing::warn!(
+                "no controller has told this broker of the cluster yet; /controller says who it is"
+            );
+        }
+        self.status.set(Phase::Ready);
+        tracing::info!(
+            "broker {broker_id} is ready after {} ms",
+            self.begun.elapsed().as_millis()
+        );
+    }
 }
 
 async fn blocking<T: Send + 'static>(

@@ -12,7 +12,7 @@ use super::error::LifecycleError;
 use super::status::Status;
 use crate::config::Loaded;
 
-/// How often a waiting broker says so.
+/// How often the status is brought up to date; the session itself logs a line as often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The last session's id and password, beside the logs that it belongs to.
 const SESSION_FILE: &str = ".gracchus-session";
@@ -107,8 +107,6 @@ pub async fn connect(
             });
         }
         lines += 1;
-        let waited = begun.elapsed().as_secs();
-        tracing::warn!("still waiting for ZooKeeper at {shown}, {waited} s by now: {state}");
         status.starting(format!("waiting for ZooKeeper at {shown}: {state}"));
     }
 }

@@ -48,7 +48,10 @@ pub async fn run(args: BrokerArgs) -> ExitCode {
         }
     };
     figures.set(&running.broker);
-    signal.await;
+    tokio::select! {
+        () = async { running.ready().await; std::future::pending().await } => {}
+        () = &mut signal => {}
+    }
     running.stop().await;
     ExitCode::SUCCESS
 }

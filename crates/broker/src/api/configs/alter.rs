@@ -12,19 +12,39 @@ use crate::config::store::Props;
 use crate::context::RequestContext;
 
 /// Answers.
-pub async fn handle(broker: &Arc<Broker>, _: &RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse {
+pub async fn handle(
+    broker: &Arc<Broker>,
+    _: &RequestContext,
+    request: AlterConfigsRequest,
+) -> AlterConfigsResponse {
     let mut responses = Vec::with_capacity(request.resources.len());
     for r in request.resources {
         let configs = r.configs;
         let wanted = |_: &_, _: Props| {
-            let nulls: Vec<&str> = configs.iter().filter(|c| c.value.is_none()).map(|c| c.name.as_str()).collect();
+            let nulls: Vec<&str> = configs
+                .iter()
+                .filter(|c| c.value.is_none())
+                .map(|c| c.name.as_str())
+                .collect();
             if !nulls.is_empty() {
-                return Err(Refusal::request(format!("Null value not supported for : {}", nulls.join(","))));
+                return Err(Refusal::request(format!(
+                    "Null value not supported for : {}",
+                    nulls.join(",")
+                )));
             }
-            Ok(configs.iter().map(|c| (c.name.clone(), c.value.clone().unwrap_or_default())).collect())
+            Ok(configs
+                .iter()
+                .map(|c| (c.name.clone(), c.value.clone().unwrap_or_default()))
+                .collect())
         };
-        let (error_code, error_message) =
-            change(broker, r.resource_type, &r.resource_name, request.validate_only, wanted).await;
+        let (error_code, error_message) = change(
+            broker,
+            r.resource_type,
+            &r.resource_name,
+            request.validate_only,
+            wanted,
+        )
+        .await;
         responses.push(AlterConfigsResourceResponse {
             error_code,
             error_message,
@@ -33,5 +53,8 @@ pub async fn handle(broker: &Arc<Broker>, _: &RequestContext, request: AlterConf
             ..Default::default()
         });
     }
-    AlterConfigsResponse { responses, ..Default::default() }
+    AlterConfigsResponse {
+        responses,
+        ..Default::default()
+    }
 }

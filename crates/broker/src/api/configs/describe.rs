@@ -27,10 +27,14 @@ pub async fn handle(
         .resources
         .into_iter()
         .map(|resource| {
-            let (resource_type, resource_name) = (resource.resource_type, resource.resource_name.clone());
+            let (resource_type, resource_name) =
+                (resource.resource_type, resource.resource_name.clone());
             let result = match entries(broker, &resource) {
                 Ok(entries) => DescribeConfigsResult {
-                    configs: entries.into_iter().map(|e| on_the_wire(e, ctx.api_version, synonyms)).collect(),
+                    configs: entries
+                        .into_iter()
+                        .map(|e| on_the_wire(e, ctx.api_version, synonyms))
+                        .collect(),
                     ..Default::default()
                 },
                 Err(Refusal { error, message }) => DescribeConfigsResult {
@@ -39,10 +43,17 @@ pub async fn handle(
                     ..Default::default()
                 },
             };
-            DescribeConfigsResult { resource_type, resource_name, ..result }
+            DescribeConfigsResult {
+                resource_type,
+                resource_name,
+                ..result
+            }
         })
         .collect();
-    DescribeConfigsResponse { results, ..Default::default() }
+    DescribeConfigsResponse {
+        results,
+        ..Default::default()
+    }
 }
 
 fn entries(broker: &Broker, resource: &DescribeConfigsResource) -> Result<Vec<Entry>, Refusal> {
@@ -50,10 +61,16 @@ fn entries(broker: &Broker, resource: &DescribeConfigsResource) -> Result<Vec<En
     let mut entries = match resource.resource_type {
         TOPIC => {
             if let Some(message) = view::invalid_name(name) {
-                return Err(Refusal { error: ErrorCode::InvalidTopicException, message });
+                return Err(Refusal {
+                    error: ErrorCode::InvalidTopicException,
+                    message,
+                });
             }
             if !broker.metadata.snapshot().topics.contains_key(name) {
-                return Err(Refusal { error: ErrorCode::UnknownTopicOrPartition, message: String::new() });
+                return Err(Refusal {
+                    error: ErrorCode::UnknownTopicOrPartition,
+                    message: String::new(),
+                });
             }
             broker.config.describe_topic(name)
         }
@@ -67,9 +84,17 @@ fn entries(broker: &Broker, resource: &DescribeConfigsResource) -> Result<Vec<En
             }
             broker.config.describe_broker()
         }
-        other => return Err(Refusal::request(format!("Unsupported resource type: {other}"))),
+        other => {
+            return Err(Refusal::request(format!(
+                "Unsupported resource type: {other}"
+            )));
+        }
     };
-    if let Some(keys) = resource.configuration_keys.as_ref().filter(|k| !k.is_empty()) {
+    if let Some(keys) = resource
+        .configuration_keys
+        .as_ref()
+        .filter(|k| !k.is_empty())
+    {
         entries.retain(|e| keys.contains(&e.name));
     }
     Ok(entries)

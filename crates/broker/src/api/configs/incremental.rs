@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use gracchus_kafka_proto::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
-use gracchus_kafka_proto::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+use gracchus_kafka_proto::messages::{
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
 
 use super::{Resource, change};
 use crate::broker::Broker;
@@ -28,14 +30,21 @@ pub async fn handle(
             };
             let mut changes = Vec::with_capacity(configs.len());
             for c in configs {
-                let operation = Operation::from_id(c.config_operation)
-                    .ok_or_else(|| Refusal::request(format!("Unknown operation type {}", c.config_operation)))?;
+                let operation = Operation::from_id(c.config_operation).ok_or_else(|| {
+                    Refusal::request(format!("Unknown operation type {}", c.config_operation))
+                })?;
                 changes.push((c.name, operation, c.value));
             }
             rules::apply(kind, &stored, &changes)
         };
-        let (error_code, error_message) =
-            change(broker, r.resource_type, &r.resource_name, request.validate_only, wanted).await;
+        let (error_code, error_message) = change(
+            broker,
+            r.resource_type,
+            &r.resource_name,
+            request.validate_only,
+            wanted,
+        )
+        .await;
         responses.push(AlterConfigsResourceResponse {
             error_code,
             error_message,
@@ -44,5 +53,8 @@ pub async fn handle(
             ..Default::default()
         });
     }
-    IncrementalAlterConfigsResponse { responses, ..Default::default() }
+    IncrementalAlterConfigsResponse {
+        responses,
+        ..Default::default()
+    }
 }

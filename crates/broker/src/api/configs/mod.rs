@@ -32,11 +32,15 @@ enum Resource {
 
 fn resource(broker: &Broker, kind: i8, name: &str) -> Result<Resource, Refusal> {
     match kind {
-        TOPIC if name.is_empty() => Err(Refusal::request("Default topic resources are not allowed.")),
+        TOPIC if name.is_empty() => {
+            Err(Refusal::request("Default topic resources are not allowed."))
+        }
         TOPIC => Ok(Resource::Topic(name.to_owned())),
         BROKER if name.is_empty() => Ok(Resource::Broker(None)),
         BROKER => own_id(broker, name).map(|id| Resource::Broker(Some(id))),
-        other => Err(Refusal::request(format!("Unsupported resource type: {other}"))),
+        other => Err(Refusal::request(format!(
+            "Unsupported resource type: {other}"
+        ))),
     }
 }
 
@@ -44,8 +48,12 @@ fn own_id(broker: &Broker, name: &str) -> Result<i32, Refusal> {
     let own = broker.identity.broker_id;
     match name.parse::<i32>() {
         Ok(id) if id == own => Ok(id),
-        Ok(_) => Err(Refusal::request(format!("Unexpected broker id, expected {own}, but received {name}"))),
-        Err(_) => Err(Refusal::request(format!("Broker id must be an integer, but it is: {name}"))),
+        Ok(_) => Err(Refusal::request(format!(
+            "Unexpected broker id, expected {own}, but received {name}"
+        ))),
+        Err(_) => Err(Refusal::request(format!(
+            "Broker id must be an integer, but it is: {name}"
+        ))),
     }
 }
 
@@ -59,37 +67,61 @@ impl Resource {
 
     /// What ZooKeeper has, as the basis of a change.
     async fn stored(&self, broker: &Broker) -> Result<Props, Refusal> {
-        let znode = broker.registry.config(&self.entity()).await.map_err(from_registry)?;
+        let znode = broker
+            .registry
+            .config(&self.entity())
+            .await
+            .map_err(from_registry)?;
         Ok(znode.config.into_iter().collect())
     }
 
     /// Kafka's checks of what is wanted.
     fn check(&self, broker: &Broker, wanted: &Props) -> Result<(), Refusal> {
         match self {
-            Self::Topic(topic) => {
-                rules::check_topic(&broker.config.current(), wanted).map_err(|refusal| refusal.for_alter(topic))
+            Self::Topic(topic) => rules::check_topic(&broker.config.current(), wanted)
+                .map_err(|refusal| refusal.for_alter(topic)),
+            Self::Broker(id) => {
+                rules::check_broker(&broker.config.effective(), wanted, id.is_some())
             }
-            Self::Broker(id) => rules::check_broker(&broker.config.effective(), wanted, id.is_some()),
         }
     }
 
     /// Topics must exist.
     fn exists(&self, broker: &Broker) -> Result<(), Refusal> {
-        let Self::Topic(topic) = self else { return Ok(()) };
+        let Self::Topic(topic) = self else {
+            return Ok(());
+        };
         if let Some(message) = view::invalid_name(topic) {
-            return Err(Refusal { error: ErrorCode::InvalidTopicException, message });
+            return Err(Refusal {
+                error: ErrorCode::InvalidTopicException,
+                message,
+            });
         }
-        if broker.metadata.snapshot().topics.contains_key(topic.as_str()) {
+        if broker
+            .metadata
+            .snapshot()
+            .topics
+            .contains_key(topic.as_str())
+        {
             return Ok(());
         }
         let message = format!("The topic '{topic}' does not exist.");
-        Err(Refusal { error: ErrorCode::UnknownTopicOrPartition, message })
+        Err(Refusal {
+            error: ErrorCode::UnknownTopicOrPartition,
+            message,
+        })
     }
 
     /// Writes the new texts, fenced on `/controller`, and tells all brokers.
     async fn write(&self, broker: &Broker, wanted: Props) -> Result<(), Refusal> {
-        let znode = ConfigZnode { config: wanted.into_iter().collect() };
-        broker.registry.set_config(&self.entity(), &znode).await.map_err(from_registry)
+        let znode = ConfigZnode {
+            config: wanted.into_iter().collect(),
+        };
+        broker
+            .registry
+            .set_config(&self.entity(), &znode)
+            .await
+            .map_err(from_registry)
     }
 }
 
@@ -98,7 +130,10 @@ fn from_registry(error: RegistryError) -> Refusal {
         RegistryError::NoController | RegistryError::KraftController => ErrorCode::NotController,
         _ => ErrorCode::UnknownServerError,
     };
-    Refusal { error: code, message: error.to_string() }
+    Refusal {
+        error: code,
+        message: error.to_string(),
+    }
 }
 
 /// One change from request to answer: (code, message).
