@@ -322,3 +322,50 @@ async fn batches_are_as_kafka_writes_them() {
     assert!(!offsets.is_transactional() && !offsets.is_control());
     assert!(offsets.base_timestamp > 1_600_000_000_000);
 }
+
+/// Every batch of the groups' own in the captured logs of Apache Kafka 3.9.2, built again: the same bytes.
+#[test]
+fn captured_batches_are_built_again_byte_for_byte() {
+    let logs: [&[u8]; 2] = [
+        include_bytes!("../../groups/tests/golden/consumer_offsets-0.log"),
+        include_bytes!("../../groups/tests/golden/consumer_offsets-1.log"),
+    ];
+    let mut built = 0;
+    for log in logs {
+        let mut rest = Bytes::from_static(log);
+        while !rest.is_empty() {
+            let captured = Batch::parse(&rest).unwrap();
+            rest = rest.slice(captured.bytes().len()..);
+            let header = &captured.header;
+            if header.is_control() {
+                continue;
+            }
+            let mut records = Vec::new();
+            captured
+                .for_each_record::<gracchus_record::RecordError>(usize::MAX, |record| {
+                    let bytes = |part: Option<&[u8]>| part.map(Bytes::copy_from_slice);
+                    records.push((bytes(record.key).unwrap(), bytes(record.value)));
+                    Ok(())
+                })
+                .unwrap();
+            let batch = gracchus_groups::AppendBatch {
+                timestamp_ms: header.base_timestamp,
+                records,
+                transactional: header
+                    .is_transactional()
+                    .then_some((header.producer_id, header.producer_epoch)),
+                base_sequence: header.base_sequence,
+            };
+            let ours = gracchus_broker::group::batch::encode(&batch, Codec::None).unwrap();
+            let mut ours = Batch::parse(&ours).unwrap();
+            let payload = ours.payload();
+            // what the log fills in
+            ours.header.base_offset = header.base_offset;
+            ours.header.leader_epoch = header.leader_epoch;
+            let ours = Batch::assemble(ours.header.clone(), &payload);
+            assert_eq!(ours.bytes(), captured.bytes());
+            built += 1;
+        }
+    }
+    assert_eq!(built, 6);
+}
