@@ -1,5 +1,10 @@
 //! The client against a real cluster. Needs one: `GRACCHUS_TEST_BOOTSTRAP=host:port cargo test -p gracchus-client -- --ignored`.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cloned_ref_to_slice_refs,
+    reason = "tests"
+)]
 
 use gracchus_client::admin::{
     Admin, ConfigOp, ConfigResource, IsolationLevel, NewPartitions, NewTopic, OffsetSpec,
