@@ -1,0 +1,655 @@
+//! The committer: one thread that owns the order of all writes.
+//!
+//! It takes all that arrived, turns it into transactions, makes them durable with one sync, applies them, and answers. What arrives
+//! meanwhile is the next batch. Reads behind a write of their session take the same way.
+
+use crate::net::conn::{Conn, Out};
+use crate::path;
+use crate::prep::{Prep, Write};
+use crate::read::event_frame;
+use crate::session::password;
+use crate::snapshots::Snapshots;
+use crate::state::{Clock, Job, Shared, Task};
+use crate::store::txn_log::{CommitError, TxnLog};
+use crate::tree::{Applied, Change, DataTree};
+use crate::watch::ConnId;
+use bytes::{Bytes, BytesMut};
+use gracchus_zk_proto::multi::{MultiResponse, MultiResult};
+use gracchus_zk_proto::response::Create2Response;
+use gracchus_zk_proto::txn::{CreateSessionTxn, Txn, TxnHeader};
+use gracchus_zk_proto::{ConnectRequest, ConnectResponse, EventType, Jute, OpCode, ZkError, perms};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::{Duration, Instant};
+
+/// Jobs applied under one lock of the tree: readers wait no longer.
+const APPLY_CHUNK: usize = 256;
+/// Between log lines about a log that can't be written.
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+pub(crate) struct Committer {
+    shared: Arc<Shared>,
+    log: TxnLog,
+    snapshots: Snapshots,
+    last_zxid: i64,
+    /// Sessions granted while the log could not be written; logged first when it can.
+    unlogged_sessions: Vec<(i64, i32)>,
+    next_container_check_ms: i64,
+    failure_logged: Option<Instant>,
+    touched: Vec<Arc<Conn>>,
+}
+
+/// What a job became.
+enum Planned {
+    Txn(TxnHeader, Txn),
+    /// A session to create, with the handshake that asked for it.
+    NewSession(TxnHeader, CreateSessionTxn, ConnectRequest),
+    Read(OpCode, Bytes),
+    Attach(ConnectRequest),
+    Refuse(ZkError),
+    Unimplemented,
+}
+
+impl Committer {
+    pub fn new(shared: Arc<Shared>, log: TxnLog, snapshots: Snapshots) -> Self {
+        let last_zxid = shared.tree.read().last_zxid();
+        let next_container_check_ms =
+            shared.clock.now_ms() + shared.config.container_check_interval_ms as i64;
+        Committer {
+            shared,
+            log,
+            snapshots,
+            last_zxid,
+            unlogged_sessions: Vec::new(),
+            next_container_check_ms,
+            failure_logged: None,
+            touched: Vec::new(),
+        }
+    }
+
+    /// Works until the queue is stopped and empty.
+    pub fn run(mut self) {
+        let mut jobs = Vec::new();
+        while self.shared.queue.take(&mut jobs, self.wait()).is_some() {
+            self.add_due(&mut jobs);
+            if !jobs.is_empty() || !self.unlogged_sessions.is_empty() {
+                self.work(&mut jobs);
+            }
+            self.snapshots.reap();
+        }
+        self.log.roll();
+        self.snapshots.finish();
+    }
+
+    /// Until a session may expire or containers are looked at.
+    fn wait(&self) -> Duration {
+        let now = self.shared.clock.now_ms();
+        let due = self
+            .shared
+            .sessions
+            .lock()
+            .next_due_ms()
+            .unwrap_or(i64::MAX)
+            .min(self.next_container_check_ms);
+        Duration::from_millis(due.saturating_sub(now).clamp(1, 1000) as u64)
+    }
+
+    /// The server's own writes: sessions that expired, containers and TTL nodes that are done with.
+    fn add_due(&mut self, jobs: &mut Vec<Job>) {
+        let now = self.shared.clock.now_ms();
+        let own = |session, write| Job {
+            conn: None,
+            session,
+            xid: 0,
+            op: 0,
+            task: Task::Write(write),
+            arrived_us: 0,
+            size: 0,
+        };
+        let expired = self.shared.sessions.lock().expire(now);
+        for session in expired {
+            tracing::info!(
+                "session 0x{session:x} expired: its client was silent for longer than its timeout"
+            );
+            jobs.push(own(session, Write::CloseSession));
+            self.shared.queue.outstanding.fetch_add(1, Relaxed);
+        }
+        if now >= self.next_container_check_ms {
+            let interval = self.shared.config.container_check_interval_ms;
+            self.next_container_check_ms =
+                now.saturating_add(i64::try_from(interval).unwrap_or(i64::MAX));
+            let limit = self
+                .shared
+                .config
+                .container_max_per_minute
+                .saturating_mul(interval)
+                / 60_000;
+            let removable = self
+                .shared
+                .tree
+                .read()
+                .removable(Clock::wall_ms(), limit.max(1) as usize);
+            for key in removable {
+                jobs.push(own(
+                    0,
+                    Write::DeleteContainer {
+                        path: key.to_string(),
+                        from_client: false,
+                    },
+                ));
+                self.shared.queue.outstanding.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    fn work(&mut self, jobs: &mut Vec<Job>) {
+        let planned = self.plan(jobs);
+        if planned.txns > 0 {
+            self.shared
+                .metrics
+                .sync_processor_batch_size
+                .record_us(planned.txns * 1000);
+        }
+        match self.log.commit() {
+            Ok(took) => {
+                self.note_durable(took, planned.txns);
+                self.last_zxid = planned.last_zxid;
+                self.apply(jobs, planned.plans);
+            }
+            Err(error) => self.refuse(jobs, planned.plans, &error),
+        }
+        if self
+            .snapshots
+            .is_due(self.log.txns_since_roll, self.log.bytes_since_roll)
+            && !self.snapshots.is_running()
+        {
+            self.log.roll();
+            self.snapshots.start(&self.shared);
+        }
+    }
+
+    fn plan(&mut self, jobs: &mut [Job]) -> Plan {
+        let shared = self.shared.clone();
+        let tree = shared.tree.read();
+        let mut prep = Prep::new(&tree, shared.rules);
+        let time = Clock::wall_ms();
+        let mut zxid = self.last_zxid;
+        let mut txns = 0;
+        let mut closing: Vec<i64> = Vec::new();
+        for (id, timeout_ms) in &self.unlogged_sessions {
+            zxid += 1;
+            txns += 1;
+            let header = TxnHeader {
+                client_id: *id,
+                cxid: 0,
+                zxid,
+                time,
+                op: OpCode::CreateSession.code(),
+            };
+            self.log.append(
+                &header,
+                &Txn::CreateSession(CreateSessionTxn {
+                    timeout_ms: *timeout_ms,
+                }),
+            );
+        }
+        let nobody = crate::acl::Identity::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let mut plans = Vec::with_capacity(jobs.len());
+        let mut sessions = shared.sessions.lock();
+        for job in jobs.iter_mut() {
+            let task = std::mem::replace(&mut job.task, Task::Unimplemented);
+            let expired = job.session != 0
+                && (closing.contains(&job.session) || !sessions.contains(job.session));
+            let (session, write, connect) = match task {
+                Task::Write(write) if expired => {
+                    drop(write);
+                    plans.push(Planned::Refuse(ZkError::SessionExpired));
+                    continue;
+                }
+                Task::Write(write) => (job.session, write, None),
+                Task::Connect(request) if request.session_id == 0 => {
+                    let id = sessions.next_id();
+                    let timeout_ms = shared.clamp_timeout(request.timeout_ms);
+                    (id, Write::CreateSession { timeout_ms }, Some(request))
+                }
+                other => {
+                    plans.push(match other {
+                        Task::Read(..) if expired => Planned::Refuse(ZkError::SessionExpired),
+                        Task::Read(op, body) => Planned::Read(op, body),
+                        Task::Connect(request) => Planned::Attach(request),
+                        Task::Refuse(error) => Planned::Refuse(error),
+                        _ => Planned::Unimplemented,
+                    });
+                    continue;
+                }
+            };
+            if write == Write::CloseSession {
+                closing.push(session);
+            }
+            zxid += 1;
+            txns += 1;
+            let identity = job.conn.as_ref().map(|conn| conn.identity());
+            let txn = prep.prepare(session, identity.as_deref().unwrap_or(&nobody), write);
+            let header = TxnHeader {
+                client_id: session,
+                cxid: job.xid,
+                zxid,
+                time,
+                op: txn.opcode().code(),
+            };
+            self.log.append(&header, &txn);
+            plans.push(match (txn, connect) {
+                (Txn::CreateSession(txn), Some(request)) => {
+                    Planned::NewSession(header, txn, request)
+                }
+                (txn, _) => Planned::Txn(header, txn),
+            });
+        }
+        Plan {
+            plans,
+            last_zxid: zxid,
+            txns,
+        }
+    }
+
+    fn note_durable(&mut self, took: Option<Duration>, txns: u64) {
+        if let Some(took) = took {
+            self.shared
+                .metrics
+                .fsynctime
+                .record_us(took.as_micros() as u64);
+            if took.as_millis() as u64 > self.shared.config.fsync_warning_threshold_ms {
+                tracing::warn!(
+                    "syncing the transaction log in {} took {} ms: every write waited for it. A disk of its own for dataLogDir helps.",
+                    self.shared.config.log_dir().display(),
+                    took.as_millis()
+                );
+            }
+        }
+        self.shared.metrics.commit_count.fetch_add(txns, Relaxed);
+        if self.failure_logged.take().is_some() {
+            *self.shared.writes_refused.lock() = None;
+            tracing::info!("the transaction log can be written again: writes are accepted");
+        }
+        if !self.unlogged_sessions.is_empty() {
+            let mut tree = self.shared.tree.write();
+            for (id, timeout_ms) in self.unlogged_sessions.drain(..) {
+                tree.restore_session(id, timeout_ms);
+            }
+        }
+    }
+
+    fn apply(&mut self, jobs: &mut Vec<Job>, plans: Vec<Planned>) {
+        let shared = self.shared.clone();
+        let mut watching = Watching {
+            shared: &shared,
+            touched: std::mem::take(&mut self.touched),
+            told: Vec::new(),
+        };
+        let now_us = shared.clock.now_us();
+        let now_ms = (now_us / 1000) as i64;
+        let (mut finished, mut bytes) = (0, 0);
+        let mut work = jobs.drain(..).zip(plans).peekable();
+        while work.peek().is_some() {
+            let mut tree = shared.tree.write();
+            for (job, plan) in work.by_ref().take(APPLY_CHUNK) {
+                apply_one(&shared, &mut tree, &mut watching, &job, plan, now_ms);
+                finished += 1;
+                bytes += job.size;
+                answered(
+                    &shared,
+                    &mut watching.touched,
+                    job,
+                    now_us,
+                    now_ms,
+                    tree.last_zxid(),
+                );
+            }
+        }
+        drop(work);
+        shared.queue.outstanding.fetch_sub(finished, Relaxed);
+        shared.queue.outstanding_bytes.fetch_sub(bytes, Relaxed);
+        for conn in watching.touched.drain(..) {
+            conn.wake_marked();
+        }
+        self.touched = watching.touched;
+    }
+
+    /// Nothing of the batch is in the log: writes fail, reads go on.
+    fn refuse(&mut self, jobs: &mut Vec<Job>, plans: Vec<Planned>, error: &CommitError) {
+        self.shared
+            .metrics
+            .unrecoverable_error_count
+            .fetch_add(1, Relaxed);
+        if self
+            .failure_logged
+            .is_none_or(|at| at.elapsed() > FAILURE_LOG_INTERVAL)
+        {
+            tracing::error!(
+                "{error}: writes are refused and reads go on until it can be written. Free space on that disk or repair it."
+            );
+            self.failure_logged = Some(Instant::now());
+            *self.shared.writes_refused.lock() = Some(error.to_string());
+        }
+        let shared = self.shared.clone();
+        let plans = plans
+            .into_iter()
+            .zip(jobs.iter())
+            .map(|(plan, job)| match plan {
+                Planned::Txn(..) => {
+                    if !error.undone
+                        && let Some(conn) = &job.conn
+                    {
+                        // A restart may find the write after all: no answer is the only true one.
+                        conn.close(false);
+                    }
+                    Planned::Refuse(ZkError::SystemError)
+                }
+                Planned::NewSession(header, txn, request) => {
+                    self.unlogged_sessions
+                        .push((header.client_id, txn.timeout_ms));
+                    grant(&shared, job, header.client_id, txn.timeout_ms, &request);
+                    Planned::Attach(request)
+                }
+                other => other,
+            });
+        let plans: Vec<Planned> = plans.collect();
+        self.apply(jobs, plans);
+    }
+}
+
+struct Plan {
+    plans: Vec<Planned>,
+    last_zxid: i64,
+    txns: u64,
+}
+
+/// Notes that a job is done and that its connection has something to send.
+fn answered(
+    shared: &Shared,
+    touched: &mut Vec<Arc<Conn>>,
+    job: Job,
+    now_us: u64,
+    now_ms: i64,
+    zxid: i64,
+) {
+    let Some(conn) = job.conn else { return };
+    let latency_us = now_us.saturating_sub(job.arrived_us);
+    shared.metrics.latency.record_us(latency_us);
+    if job.op != OpCode::Ping.code() {
+        shared.metrics.updatelatency.record_us(latency_us);
+    }
+    conn.answered(job.op, job.xid, zxid, now_ms, latency_us);
+    conn.pending.fetch_sub(1, Release);
+    if conn.mark_wake() {
+        touched.push(conn);
+    }
+}
+
+fn apply_one(
+    shared: &Shared,
+    tree: &mut DataTree,
+    watching: &mut Watching<'_>,
+    job: &Job,
+    plan: Planned,
+    now_ms: i64,
+) {
+    match plan {
+        Planned::Txn(header, txn) => {
+            let closing = matches!(txn, Txn::CloseSession(_));
+            let zxid = header.zxid;
+            let applied = tree.apply(&header, txn, &mut |change| watching.tell(zxid, change));
+            if let Some(conn) = &job.conn
+                && let Some(mut out) = conn.open_out()
+            {
+                reply(&mut out, job.xid, zxid, applied);
+            }
+            if closing {
+                end_session(shared, job, header.client_id);
+            }
+        }
+        Planned::NewSession(header, txn, request) => {
+            let timeout_ms = txn.timeout_ms;
+            tree.apply(&header, Txn::CreateSession(txn), &mut |_| {});
+            grant(shared, job, header.client_id, timeout_ms, &request);
+        }
+        Planned::Read(op, body) => {
+            if let Some(conn) = &job.conn
+                && let Some(mut out) = conn.open_out()
+            {
+                shared
+                    .reading(tree)
+                    .answer(conn, &mut out, job.xid, op, &body);
+            }
+        }
+        // Granted while the log could not be written.
+        Planned::Attach(request) if request.session_id == 0 => {}
+        Planned::Attach(request) => attach(shared, job, &request, now_ms),
+        Planned::Refuse(error) => {
+            if let Some(conn) = &job.conn
+                && let Some(mut out) = conn.open_out()
+            {
+                out.reply(job.xid, tree.last_zxid(), |_| Err(error));
+            }
+        }
+        Planned::Unimplemented => {
+            if let Some(conn) = &job.conn {
+                if let Some(mut out) = conn.open_out() {
+                    out.reply(job.xid, -1, |_| Err(ZkError::Unimplemented));
+                }
+                conn.close(true);
+            }
+        }
+    }
+}
+
+/// The session is gone: so is its connection, after the answer if it asked for that itself.
+fn end_session(shared: &Shared, job: &Job, session: i64) {
+    let conn = {
+        let mut sessions = shared.sessions.lock();
+        let conn = sessions.conn(session);
+        sessions.remove(session);
+        conn
+    };
+    if job.conn.is_none() {
+        shared.metrics.stale_sessions_expired.fetch_add(1, Relaxed);
+    }
+    if let Some(conn) = &job.conn {
+        conn.close(true);
+    } else if let Some(conn) = conn.and_then(|id| shared.conns.lock().get(&id).cloned()) {
+        conn.close(false);
+    }
+}
+
+/// Tells a client that it has a session now.
+fn grant(shared: &Shared, job: &Job, session: i64, timeout_ms: i32, request: &ConnectRequest) {
+    let Some(conn) = &job.conn else { return };
+    let now_ms = shared.clock.now_ms();
+    let heard = shared
+        .sessions
+        .lock()
+        .add(session, timeout_ms, Some(conn.id), now_ms);
+    enter(conn, heard, session, timeout_ms, request);
+}
+
+fn enter(
+    conn: &Conn,
+    heard: crate::session::LastHeard,
+    session: i64,
+    timeout_ms: i32,
+    request: &ConnectRequest,
+) {
+    let _ = conn.last_heard.set(heard);
+    conn.timeout_ms.store(timeout_ms, Relaxed);
+    conn.session.store(session, Release);
+    if let Some(mut out) = conn.open_out() {
+        out.frame(&ConnectResponse {
+            protocol_version: 0,
+            timeout_ms,
+            session_id: session,
+            password: Some(Bytes::copy_from_slice(&password(session))),
+            read_only: request.read_only.map(|_| false),
+        });
+    }
+}
+
+/// A client wants its session back. Whoever holds it is cut off first, even if the password then turns out wrong.
+fn attach(shared: &Shared, job: &Job, request: &ConnectRequest, now_ms: i64) {
+    let Some(conn) = &job.conn else { return };
+    let session = request.session_id;
+    shared
+        .metrics
+        .connection_revalidate_count
+        .fetch_add(1, Relaxed);
+    let timeout_ms = shared.clamp_timeout(request.timeout_ms);
+    let (holder, heard) = {
+        let mut sessions = shared.sessions.lock();
+        let holder = sessions.conn(session);
+        let right = sessions.contains(session)
+            && request.password.as_deref() == Some(&password(session)[..]);
+        let heard = right
+            .then(|| sessions.attach(session, timeout_ms, conn.id, now_ms))
+            .flatten();
+        (holder, heard)
+    };
+    if let Some(holder) = holder.and_then(|id| shared.conns.lock().get(&id).cloned()) {
+        holder.close(false);
+    }
+    match heard {
+        Some(heard) => enter(conn, heard, session, timeout_ms, request),
+        None => {
+            tracing::info!(
+                "client {} wants session 0x{session:x} back, which is unknown, expired or not its own: it is told so and makes a new one",
+                conn.peer
+            );
+            if let Some(mut out) = conn.open_out() {
+                out.frame(&ConnectResponse {
+                    password: Some(Bytes::from_static(&[0; 16])),
+                    read_only: request.read_only.map(|_| false),
+                    ..ConnectResponse::default()
+                });
+            }
+            conn.close(true);
+        }
+    }
+}
+
+fn reply(out: &mut Out, xid: i32, zxid: i64, applied: Applied) {
+    out.reply(xid, zxid, |buf| fill(buf, applied));
+}
+
+fn fill(out: &mut BytesMut, applied: Applied) -> Result<(), ZkError> {
+    match applied {
+        Applied::Done => {}
+        Applied::Created { path, stat, op } => {
+            gracchus_zk_proto::jute::write_buffer(out, Some(path.as_bytes()));
+            if op != OpCode::Create {
+                stat.write(out);
+            }
+        }
+        Applied::Changed(stat) => stat.write(out),
+        Applied::Failed(error) => return Err(error),
+        Applied::All(_) | Applied::NothingOf(_) => multi_response(applied).write(out),
+    }
+    Ok(())
+}
+
+fn multi_response(applied: Applied) -> MultiResponse {
+    let results = match applied {
+        Applied::All(all) => all.into_iter().map(multi_result).collect(),
+        Applied::NothingOf(codes) => codes.into_iter().map(MultiResult::Error).collect(),
+        _ => Vec::new(),
+    };
+    MultiResponse { results }
+}
+
+fn multi_result((applied, op): (Applied, OpCode)) -> MultiResult {
+    match applied {
+        Applied::Created {
+            path,
+            op: OpCode::Create,
+            ..
+        } => MultiResult::Create(path.to_string()),
+        Applied::Created { path, stat, .. } => MultiResult::Create2(Create2Response {
+            path: path.to_string(),
+            stat,
+        }),
+        Applied::Changed(stat) => MultiResult::SetData(stat),
+        Applied::Failed(error) => MultiResult::Error(error.code()),
+        _ if op == OpCode::Check => MultiResult::Check,
+        _ => MultiResult::Delete,
+    }
+}
+
+/// Tells watchers of changes while the tree is locked, so that no later answer overtakes an event.
+struct Watching<'a> {
+    shared: &'a Shared,
+    touched: Vec<Arc<Conn>>,
+    told: Vec<ConnId>,
+}
+
+impl Watching<'_> {
+    fn tell(&mut self, zxid: i64, change: Change<'_>) {
+        let mut watches = self.shared.watches.lock();
+        if watches.is_empty() {
+            return;
+        }
+        let shown = match &change {
+            Change::Created { path, .. }
+            | Change::Deleted { path, .. }
+            | Change::DataChanged { path, .. } => path::shown(path),
+        };
+        let mut told = std::mem::take(&mut self.told);
+        told.clear();
+        watches.trigger_data(shown, &mut told);
+        let (acl, kind, parent_acl) = match change {
+            Change::Created {
+                acl, parent_acl, ..
+            } => (acl, EventType::Created, Some(parent_acl)),
+            Change::Deleted {
+                acl, parent_acl, ..
+            } => (acl, EventType::Deleted, Some(parent_acl)),
+            Change::DataChanged { acl, .. } => (acl, EventType::DataChanged, None),
+        };
+        if kind == EventType::Deleted {
+            let mut also = Vec::new();
+            watches.trigger_child(shown, &mut also);
+            also.retain(|conn| !told.contains(conn));
+            told.append(&mut also);
+        }
+        self.send(zxid, kind, shown, acl, &told);
+        if let Some(parent_acl) = parent_acl {
+            let parent = path::shown(path::parent(shown).unwrap_or_default());
+            told.clear();
+            watches.trigger_child(parent, &mut told);
+            self.send(zxid, EventType::ChildrenChanged, parent, parent_acl, &told);
+        }
+        self.told = told;
+    }
+
+    fn send(
+        &mut self,
+        zxid: i64,
+        kind: EventType,
+        path: &str,
+        acl: &crate::acl::AclList,
+        to: &[ConnId],
+    ) {
+        if to.is_empty() {
+            return;
+        }
+        let frame = event_frame(zxid, kind, path);
+        let conns = self.shared.conns.lock();
+        for id in to {
+            let Some(conn) = conns.get(id) else { continue };
+            if !self.shared.rules.skip_acl && !acl.allows(perms::READ, &conn.identity()) {
+                continue;
+            }
+            conn.out.lock().event(&frame);
+            if conn.mark_wake() {
+                self.touched.push(conn.clone());
+            }
+        }
+    }
+}

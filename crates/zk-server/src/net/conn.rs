@@ -1,0 +1,204 @@
+//! A connection as the rest of the server sees it: what is to be sent, who it is, whether it waits.
+
+use crate::acl::Identity;
+use crate::metrics::Summary;
+use crate::session::LastHeard;
+use crate::watch::ConnId;
+use bytes::{BufMut, BytesMut};
+use gracchus_zk_proto::{Jute, ReplyHeader, ZkError};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// A client that leaves as much unread is cut off: its events would grow without bound.
+const MAX_UNSENT: usize = 64 << 20;
+
+/// What becomes of a connection when its output is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Open,
+    AfterFlush,
+    Now,
+}
+
+#[derive(Debug)]
+pub(crate) struct Out {
+    pub buf: BytesMut,
+    pub end: End,
+    /// Replies and events in `buf` since it was taken last.
+    pub packets: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub id: ConnId,
+    pub peer: SocketAddr,
+    pub out: Mutex<Out>,
+    pub wake: Notify,
+    /// Someone will wake the task anyway.
+    wake_due: AtomicBool,
+    /// Requests queued for the committer and not answered.
+    pub pending: AtomicU32,
+    /// 0 until the handshake is done.
+    pub session: AtomicI64,
+    pub timeout_ms: AtomicI32,
+    pub last_heard: OnceLock<LastHeard>,
+    identity: RwLock<Arc<Identity>>,
+    pub stats: ConnStats,
+}
+
+/// For cons and stat.
+#[derive(Debug, Default)]
+pub(crate) struct ConnStats {
+    pub received: AtomicU64,
+    pub sent: AtomicU64,
+    /// Wall clock, ms.
+    pub established_ms: i64,
+    pub last_op: AtomicI32,
+    pub last_xid: AtomicI32,
+    pub last_zxid: AtomicI64,
+    pub last_response_ms: AtomicI64,
+    pub last_latency_ms: AtomicI64,
+    pub latency: Summary,
+}
+
+impl Conn {
+    pub fn new(id: ConnId, peer: SocketAddr, established_ms: i64) -> Self {
+        Conn {
+            id,
+            peer,
+            out: Mutex::new(Out {
+                buf: BytesMut::new(),
+                end: End::Open,
+                packets: 0,
+            }),
+            wake: Notify::new(),
+            wake_due: AtomicBool::new(false),
+            pending: AtomicU32::new(0),
+            session: AtomicI64::new(0),
+            timeout_ms: AtomicI32::new(0),
+            last_heard: OnceLock::new(),
+            identity: RwLock::new(Arc::new(Identity::new(peer.ip()))),
+            stats: ConnStats {
+                established_ms,
+                ..ConnStats::default()
+            },
+        }
+    }
+
+    pub fn session(&self) -> i64 {
+        self.session.load(Ordering::Relaxed)
+    }
+
+    pub fn identity(&self) -> Arc<Identity> {
+        self.identity.read().clone()
+    }
+
+    pub fn add_id(&self, scheme: &str, id: &str) {
+        let mut guard = self.identity.write();
+        let mut identity = (**guard).clone();
+        identity.add(scheme, id);
+        *guard = Arc::new(identity);
+    }
+
+    /// The output, unless the connection is gone.
+    pub fn open_out(&self) -> Option<MutexGuard<'_, Out>> {
+        let out = self.out.lock();
+        (out.end != End::Now).then_some(out)
+    }
+
+    /// Ends the connection, at once or after what it has still to send.
+    pub fn close(&self, after_flush: bool) {
+        {
+            let mut out = self.out.lock();
+            if !after_flush || out.end == End::Now {
+                out.end = End::Now;
+                out.buf = BytesMut::new();
+            } else {
+                out.end = End::AfterFlush;
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    /// True for the first who must wake the task.
+    pub fn mark_wake(&self) -> bool {
+        !self.wake_due.swap(true, Ordering::AcqRel)
+    }
+
+    pub fn wake_marked(&self) {
+        self.wake_due.store(false, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Notes an answered request.
+    pub fn answered(&self, op: i32, xid: i32, zxid: i64, now_ms: i64, latency_us: u64) {
+        let stats = &self.stats;
+        stats.last_op.store(op, Ordering::Relaxed);
+        stats.last_xid.store(xid, Ordering::Relaxed);
+        stats.last_zxid.store(zxid, Ordering::Relaxed);
+        stats.last_response_ms.store(now_ms, Ordering::Relaxed);
+        stats
+            .last_latency_ms
+            .store((latency_us / 1000) as i64, Ordering::Relaxed);
+        stats.latency.record_us(latency_us);
+    }
+}
+
+impl Out {
+    /// Appends an event; a client that does not read is cut off. Without a list to check it goes to everybody.
+    pub fn event(&mut self, frame: &[u8]) {
+        if self.end == End::Now {
+            return;
+        }
+        if self.buf.len() + frame.len() > MAX_UNSENT {
+            self.end = End::Now;
+            self.buf = BytesMut::new();
+            return;
+        }
+        self.buf.put_slice(frame);
+        self.packets += 1;
+    }
+
+    /// Appends a reply; the body is written only if `fill` succeeds.
+    pub fn reply(
+        &mut self,
+        xid: i32,
+        zxid: i64,
+        fill: impl FnOnce(&mut BytesMut) -> Result<(), ZkError>,
+    ) {
+        let start = self.buf.len();
+        self.buf.put_i32(0);
+        ReplyHeader { xid, zxid, err: 0 }.write(&mut self.buf);
+        if let Err(error) = fill(&mut self.buf) {
+            self.buf.truncate(start + 4);
+            let header = ReplyHeader {
+                xid,
+                zxid,
+                err: error.code(),
+            };
+            header.write(&mut self.buf);
+        }
+        self.patch_length(start);
+        self.packets += 1;
+    }
+
+    /// Appends a frame without a reply header.
+    pub fn frame(&mut self, record: &impl Jute) {
+        let start = self.buf.len();
+        self.buf.put_i32(0);
+        record.write(&mut self.buf);
+        self.patch_length(start);
+        self.packets += 1;
+    }
+
+    fn patch_length(&mut self, start: usize) {
+        let length = (self.buf.len() - start - 4) as i32;
+        if let Some(mut prefix) = self.buf.get_mut(start..start + 4) {
+            prefix.put_i32(length);
+        }
+    }
+}

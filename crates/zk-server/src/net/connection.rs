@@ -1,0 +1,473 @@
+//! One task a connection: reads frames, answers what it may at once, queues the rest, writes what is to be sent.
+
+use super::conn::{Conn, End};
+use super::fourletter;
+use crate::acl;
+use crate::prep::Write;
+use crate::read;
+use crate::state::{Job, Shared, Task};
+use bytes::{Buf, Bytes, BytesMut};
+use gracchus_zk_proto::multi::{MultiOp, MultiRequest};
+use gracchus_zk_proto::request::{
+    AuthRequest, CreateRequest, CreateTtlRequest, DeleteContainerRequest, ReconfigRequest,
+};
+use gracchus_zk_proto::response::SaslResponse;
+use gracchus_zk_proto::{ConnectRequest, CreateMode, Jute, OpCode, ZkError};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// A connection without a session is dropped after this long.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const READ_STEP: usize = 16 << 10;
+/// A connection with more than this to send is not read.
+const MAX_BACKLOG: usize = 1 << 20;
+/// Buffers that a large message left are not kept.
+const KEEP_BUFFER: usize = 64 << 10;
+
+/// Why a connection ends.
+#[derive(Debug)]
+enum Ended {
+    /// By the peer, or as the protocol wants it.
+    Quietly,
+    /// By bad input or a broken rule: worth a line in the log.
+    Fault(String),
+}
+
+impl From<io::Error> for Ended {
+    fn from(_: io::Error) -> Self {
+        Ended::Quietly
+    }
+}
+
+/// Whether the task can take another frame.
+#[derive(Debug, PartialEq)]
+enum Step {
+    /// A frame was handled.
+    Handled,
+    /// More bytes are needed.
+    Incomplete,
+    /// The next frame waits until earlier requests are answered.
+    Blocked,
+}
+
+struct ConnTask<'a> {
+    shared: &'a Shared,
+    conn: &'a Arc<Conn>,
+    input: BytesMut,
+    /// Being written; taken from the connection's output as a whole.
+    writing: BytesMut,
+    /// The handshake has been queued.
+    greeted: bool,
+    /// Nothing more is read: the client closes its session.
+    closing: bool,
+    arrived_us: u64,
+}
+
+pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, mut stream: TcpStream) {
+    let mut task = ConnTask {
+        shared: &shared,
+        conn: &conn,
+        input: BytesMut::new(),
+        writing: BytesMut::new(),
+        greeted: false,
+        closing: false,
+        arrived_us: 0,
+    };
+    let ended = task.run(&mut stream).await;
+    if let Err(Ended::Fault(reason)) = ended {
+        tracing::warn!(
+            "connection of {} (session 0x{:x}) closed: {reason}",
+            conn.peer,
+            conn.session()
+        );
+    }
+    conn.close(false);
+    shared.metrics.connection_drop_count.fetch_add(1, Relaxed);
+    shared.conns.lock().remove(&conn.id);
+    shared.watches.lock().remove_conn(conn.id);
+    let session = conn.session();
+    if session != 0 {
+        shared.sessions.lock().detach(session, conn.id);
+    }
+}
+
+impl ConnTask<'_> {
+    async fn run(&mut self, stream: &mut TcpStream) -> Result<(), Ended> {
+        let deadline = tokio::time::Instant::now() + HANDSHAKE_TIMEOUT;
+        loop {
+            let step = self.handle_input()?;
+            self.flush(stream)?;
+            let end = self.conn.out.lock().end;
+            if end == End::Now || (end == End::AfterFlush && self.writing.is_empty()) {
+                return Ok(());
+            }
+            if step == Step::Handled {
+                continue;
+            }
+            let read = step == Step::Incomplete && !self.closing;
+            let interest = match (read, !self.writing.is_empty()) {
+                (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+                (true, false) => Some(Interest::READABLE),
+                (false, true) => Some(Interest::WRITABLE),
+                (false, false) => None,
+            };
+            let ready = async {
+                match interest {
+                    Some(interest) => stream.ready(interest).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                ready = ready => {
+                    if ready?.is_readable() && read {
+                        self.read(stream)?;
+                    }
+                }
+                () = self.conn.wake.notified() => {}
+                () = tokio::time::sleep_until(deadline), if self.conn.session() == 0 => {
+                    self.shared.metrics.sessionless_connections_expired.fetch_add(1, Relaxed);
+                    return Err(Ended::Fault(format!("no session was asked for within {} s", HANDSHAKE_TIMEOUT.as_secs())));
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, stream: &TcpStream) -> Result<(), Ended> {
+        self.input.reserve(READ_STEP);
+        match stream.try_read_buf(&mut self.input) {
+            Ok(0) => Err(Ended::Quietly),
+            Ok(read) => {
+                self.shared
+                    .metrics
+                    .bytes_received
+                    .fetch_add(read as u64, Relaxed);
+                self.arrived_us = self.shared.clock.now_us();
+                if let Some(heard) = self.conn.last_heard.get() {
+                    heard.store((self.arrived_us / 1000) as i64, Relaxed);
+                }
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes what is to be sent as far as the socket takes it.
+    fn flush(&mut self, stream: &TcpStream) -> Result<(), Ended> {
+        loop {
+            if self.writing.is_empty() {
+                if self.writing.capacity() > KEEP_BUFFER {
+                    self.writing = BytesMut::new();
+                }
+                let mut out = self.conn.out.lock();
+                if out.buf.is_empty() {
+                    return Ok(());
+                }
+                std::mem::swap(&mut self.writing, &mut out.buf);
+                let packets = std::mem::take(&mut out.packets);
+                drop(out);
+                self.conn.stats.sent.fetch_add(packets, Relaxed);
+                let metrics = &self.shared.metrics;
+                metrics.packets_sent.fetch_add(packets, Relaxed);
+                metrics
+                    .response_bytes
+                    .fetch_add(self.writing.len() as u64, Relaxed);
+                metrics.answered((self.writing.len() as u64 / packets.max(1)) as i64);
+            }
+            match stream.try_write(&self.writing) {
+                Ok(0) => return Err(Ended::Quietly),
+                Ok(written) => self.writing.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Handles all whole frames that may be handled now.
+    fn handle_input(&mut self) -> Result<Step, Ended> {
+        loop {
+            if self.is_held() {
+                return Ok(Step::Blocked);
+            }
+            match self.handle_frame()? {
+                Step::Handled => {}
+                other => {
+                    if self.input.is_empty() {
+                        self.input = BytesMut::new();
+                    }
+                    return Ok(other);
+                }
+            }
+        }
+    }
+
+    /// The handshake is open, the client does not read its answers, or too much is in process.
+    fn is_held(&self) -> bool {
+        if self.closing || (self.greeted && self.conn.session() == 0) {
+            return true;
+        }
+        if self.writing.len() > MAX_BACKLOG {
+            return true;
+        }
+        let held = self.conn.pending.load(Acquire) > 0 && self.shared.is_overloaded();
+        if held {
+            self.shared
+                .metrics
+                .request_throttle_wait_count
+                .fetch_add(1, Relaxed);
+        }
+        held
+    }
+
+    fn handle_frame(&mut self) -> Result<Step, Ended> {
+        let Some(mut prefix) = self.input.get(..4) else {
+            return Ok(Step::Incomplete);
+        };
+        if !self.greeted && fourletter::is_word(prefix) {
+            let word = String::from_utf8_lossy(prefix).into_owned();
+            self.shared.metrics.packets_received.fetch_add(1, Relaxed);
+            self.conn.stats.received.fetch_add(1, Relaxed);
+            let answer = fourletter::answer(self.shared, self.conn, &word);
+            self.conn
+                .out
+                .lock()
+                .buf
+                .extend_from_slice(answer.as_bytes());
+            self.closing = true;
+            self.conn.close(true);
+            return Ok(Step::Handled);
+        }
+        let length = prefix.get_i32();
+        let max = self.shared.config.max_buffer;
+        let Some(length) = usize::try_from(length).ok().filter(|length| *length <= max) else {
+            self.shared
+                .metrics
+                .large_requests_rejected
+                .fetch_add(1, Relaxed);
+            return Err(Ended::Fault(format!(
+                "it announces a request of {length} bytes; 0 to {max} are allowed (jute.maxbuffer). It may not speak ZooKeeper's protocol, or may speak TLS"
+            )));
+        };
+        if self.input.len() < 4 + length {
+            return Ok(Step::Incomplete);
+        }
+        if !self.greeted {
+            let frame = self.take_frame(length);
+            return self.handshake(frame);
+        }
+        self.request(length)
+    }
+
+    fn take_frame(&mut self, length: usize) -> Bytes {
+        self.input.advance(4);
+        self.input.split_to(length).freeze()
+    }
+
+    fn count_received(&self) {
+        self.shared.metrics.packets_received.fetch_add(1, Relaxed);
+        self.conn.stats.received.fetch_add(1, Relaxed);
+    }
+
+    fn handshake(&mut self, frame: Bytes) -> Result<Step, Ended> {
+        self.count_received();
+        let length = frame.len();
+        let request = ConnectRequest::from_bytes(frame).map_err(|error| {
+            Ended::Fault(format!(
+                "its first {length} bytes are no request for a session: {error}"
+            ))
+        })?;
+        self.shared
+            .metrics
+            .connection_request_count
+            .fetch_add(1, Relaxed);
+        let last_zxid = self.shared.tree.read().last_zxid();
+        if request.last_zxid_seen > last_zxid {
+            return Err(Ended::Fault(format!(
+                "it has seen zxid 0x{:x}, this server knows up to 0x{last_zxid:x}. The client comes from another server, or this one has lost data; it will try its other servers",
+                request.last_zxid_seen
+            )));
+        }
+        self.greeted = true;
+        self.queue(0, 0, length, Task::Connect(request));
+        Ok(Step::Handled)
+    }
+
+    fn queue(&self, xid: i32, op: i32, size: usize, task: Task) {
+        self.conn.pending.fetch_add(1, Relaxed);
+        self.shared.queue.push(Job {
+            conn: Some(self.conn.clone()),
+            session: self.conn.session(),
+            xid,
+            op,
+            task,
+            arrived_us: self.arrived_us,
+            size,
+        });
+    }
+
+    fn request(&mut self, length: usize) -> Result<Step, Ended> {
+        let header = self.input.get(4..12);
+        let Some(mut header) = header.filter(|_| length >= 8) else {
+            return Err(Ended::Fault(format!(
+                "a request of {length} bytes is too short for its header"
+            )));
+        };
+        let (xid, code) = (header.get_i32(), header.get_i32());
+        let busy = self.conn.pending.load(Acquire) > 0;
+        let op = OpCode::from_code(code);
+        match op {
+            // Its effect must lie between the requests before and after it.
+            Some(OpCode::Auth | OpCode::Sasl) if busy => return Ok(Step::Blocked),
+            Some(OpCode::CreateSession) => {
+                return Err(Ended::Fault(
+                    "it sends createSession, which is the server's own operation".into(),
+                ));
+            }
+            Some(op) if read::is_read(op) && !busy => {
+                self.count_received();
+                self.answer(xid, op, length);
+                self.input.advance(4 + length);
+                return Ok(Step::Handled);
+            }
+            _ => {}
+        }
+        self.count_received();
+        let mut body = self.take_frame(length);
+        body.advance(8);
+        match op {
+            Some(OpCode::Auth) => self.auth(xid, body),
+            Some(OpCode::Sasl) => {
+                // As a server without a JAAS section for itself answers.
+                let mut out = self.conn.out.lock();
+                out.reply(xid, 0, |buf| {
+                    SaslResponse { token: None }.write(buf);
+                    Ok(())
+                });
+            }
+            Some(op) if read::is_read(op) => self.queue(xid, code, length, Task::Read(op, body)),
+            Some(op) => {
+                let task = decode_write(op, body);
+                self.closing =
+                    matches!(task, Task::Write(Write::CloseSession) | Task::Unimplemented);
+                self.queue(xid, code, length, task);
+            }
+            None => {
+                self.closing = true;
+                self.queue(xid, code, length, Task::Unimplemented);
+            }
+        }
+        Ok(Step::Handled)
+    }
+
+    /// Answers a read from the tree as it is.
+    fn answer(&self, xid: i32, op: OpCode, length: usize) {
+        let body = self.input.get(12..4 + length).unwrap_or_default();
+        let zxid;
+        {
+            let tree = self.shared.tree.read();
+            zxid = tree.last_zxid();
+            let Some(mut out) = self.conn.open_out() else {
+                return;
+            };
+            self.shared
+                .reading(&tree)
+                .answer(self.conn, &mut out, xid, op, body);
+        }
+        let metrics = &self.shared.metrics;
+        metrics.latency.record_us(0);
+        if op != OpCode::Ping {
+            metrics.readlatency.record_us(0);
+        }
+        self.conn
+            .answered(op.code(), xid, zxid, (self.arrived_us / 1000) as i64, 0);
+    }
+
+    fn auth(&mut self, xid: i32, body: Bytes) {
+        let request = AuthRequest::from_bytes(body);
+        let result = match &request {
+            Err(_) => Err(ZkError::MarshallingError),
+            Ok(request) => match request.scheme.as_deref() {
+                Some("digest") => {
+                    let id = acl::digest_id(request.auth.as_deref().unwrap_or_default());
+                    if self.shared.config.super_digest.as_deref() == Some(&id) {
+                        self.conn.add_id("super", "");
+                    }
+                    self.conn.add_id("digest", &id);
+                    Ok(())
+                }
+                // The address is an id from the start.
+                Some("ip") => Ok(()),
+                _ => Err(ZkError::AuthFailed),
+            },
+        };
+        self.conn.out.lock().reply(xid, 0, |_| result);
+        if result == Err(ZkError::AuthFailed) {
+            self.shared.metrics.auth_failed_count.fetch_add(1, Relaxed);
+            let scheme = request
+                .ok()
+                .and_then(|request| request.scheme)
+                .unwrap_or_default();
+            tracing::warn!(
+                "client {} (session 0x{:x}) asks for authentication by {scheme:?}, which is not offered; it is closed",
+                self.conn.peer,
+                self.conn.session()
+            );
+            self.closing = true;
+            self.conn.close(true);
+        }
+    }
+}
+
+/// Reads a request that is not answered at once.
+fn decode_write(op: OpCode, body: Bytes) -> Task {
+    let decoded = match op {
+        OpCode::Create | OpCode::Create2 | OpCode::CreateContainer => {
+            CreateRequest::from_bytes(body).map(|r| {
+                let r = CreateTtlRequest {
+                    path: r.path,
+                    data: r.data,
+                    acl: r.acl,
+                    flags: r.flags,
+                    ttl_ms: -1,
+                };
+                Write::Create(op, r)
+            })
+        }
+        OpCode::CreateTtl => CreateTtlRequest::from_bytes(body).map(|r| Write::Create(op, r)),
+        OpCode::Delete => Jute::from_bytes(body).map(Write::Delete),
+        OpCode::DeleteContainer => {
+            DeleteContainerRequest::from_bytes(body).map(|r| Write::DeleteContainer {
+                path: r.path,
+                from_client: true,
+            })
+        }
+        OpCode::SetData => Jute::from_bytes(body).map(Write::SetData),
+        OpCode::SetAcl => Jute::from_bytes(body).map(Write::SetAcl),
+        OpCode::Reconfig => ReconfigRequest::from_bytes(body).map(|_| Write::Reconfig),
+        OpCode::CloseSession => Ok(Write::CloseSession),
+        OpCode::Multi => Ok(match MultiRequest::from_bytes(body) {
+            Ok(request) if request.ops.iter().all(is_fit_for_multi) => Write::Multi(request.ops),
+            _ => Write::MalformedMulti,
+        }),
+        _ => return Task::Unimplemented,
+    };
+    match decoded {
+        Ok(write) => Task::Write(write),
+        Err(_) => Task::Refuse(ZkError::MarshallingError),
+    }
+}
+
+/// A read, or flags that no create knows, spoil the whole multi.
+fn is_fit_for_multi(op: &MultiOp) -> bool {
+    match op {
+        MultiOp::Create(r) | MultiOp::Create2(r) | MultiOp::CreateContainer(r) => {
+            CreateMode::from_flags(r.flags).is_some()
+        }
+        MultiOp::CreateTtl(r) => CreateMode::from_flags(r.flags).is_some(),
+        op => !op.is_read(),
+    }
+}

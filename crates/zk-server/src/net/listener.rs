@@ -1,0 +1,86 @@
+//! Accepts connections and counts them by address.
+
+use super::conn::Conn;
+use super::connection;
+use crate::state::{Clock, Shared};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// After a failed accept (no file descriptors left, say).
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes the port; nothing is accepted yet.
+pub(crate) fn bind(address: SocketAddr, backlog: i32) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog)?;
+    Ok(socket.into())
+}
+
+pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => admit(&shared, stream, peer),
+            Err(error) => {
+                tracing::warn!("can't accept a connection: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn admit(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
+    let config = &shared.config;
+    let address = peer.ip().to_canonical();
+    let in_all = shared.conns.lock().len();
+    let refused = {
+        let mut by_address = shared.by_address.lock();
+        let held = by_address.entry(address).or_insert(0);
+        if config.max_client_connections > 0 && *held >= config.max_client_connections {
+            Some(("maxClientCnxns", *held))
+        } else if config.max_connections > 0 && in_all >= config.max_connections {
+            Some(("maxCnxns", in_all))
+        } else {
+            *held += 1;
+            None
+        }
+    };
+    if let Some((key, held)) = refused {
+        shared.metrics.connection_rejected.fetch_add(1, Relaxed);
+        tracing::warn!(
+            "connection of {peer} refused: {held} are open, which is the limit of {key}. The four-letter word cons lists them; raise {key} if they are wanted."
+        );
+        reset(stream);
+        return;
+    }
+    let _ = stream.set_nodelay(true);
+    let conn = Arc::new(Conn::new(shared.next_conn_id(), peer, Clock::wall_ms()));
+    shared.conns.lock().insert(conn.id, conn.clone());
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        connection::serve(shared.clone(), conn, stream).await;
+        let mut by_address = shared.by_address.lock();
+        if let Some(held) = by_address.get_mut(&address) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                by_address.remove(&address);
+            }
+        }
+    });
+}
+
+/// ZooKeeper resets a connection that it does not want.
+fn reset(stream: TcpStream) {
+    let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+}

@@ -1,0 +1,6 @@
+//! Sockets: accepting, one task a connection, four-letter words.
+
+pub(crate) mod conn;
+pub(crate) mod connection;
+pub(crate) mod fourletter;
+pub(crate) mod listener;

@@ -1,0 +1,210 @@
+//! What the parts of a running server share.
+
+use crate::config::ZkConfig;
+use crate::metrics::{Gauges, Metrics};
+use crate::net::conn::Conn;
+use crate::prep::{Rules, Write};
+use crate::read::Reading;
+use crate::session::Sessions;
+use crate::tree::DataTree;
+use crate::watch::{ConnId, Watches};
+use bytes::Bytes;
+use gracchus_zk_proto::{ConnectRequest, OpCode, ZkError};
+use hashbrown::HashMap;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Locks are taken in the order tree, watches or conns, a connection's output. Sessions stand alone.
+pub(crate) struct Shared {
+    pub config: ZkConfig,
+    pub rules: Rules,
+    pub tree: RwLock<DataTree>,
+    pub watches: Mutex<Watches>,
+    pub sessions: Mutex<Sessions>,
+    pub conns: Mutex<HashMap<ConnId, Arc<Conn>>>,
+    pub by_address: Mutex<HashMap<IpAddr, usize>>,
+    pub queue: Queue,
+    pub metrics: Metrics,
+    pub clock: Clock,
+    next_conn: AtomicU64,
+    /// Why writes are refused, if they are.
+    pub writes_refused: Mutex<Option<String>>,
+}
+
+/// ms since the server started, and the wall clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    pub fn new() -> Self {
+        Clock {
+            start: Instant::now(),
+        }
+    }
+
+    pub fn now_us(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        self.start.elapsed().as_millis() as i64
+    }
+
+    pub fn wall_ms() -> i64 {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as i64)
+    }
+}
+
+/// A request that must be handled in order with the writes.
+pub(crate) struct Job {
+    pub conn: Option<Arc<Conn>>,
+    pub session: i64,
+    pub xid: i32,
+    pub op: i32,
+    pub task: Task,
+    pub arrived_us: u64,
+    pub size: usize,
+}
+
+pub(crate) enum Task {
+    Write(Write),
+    Read(OpCode, Bytes),
+    /// The request could not be read.
+    Refuse(ZkError),
+    /// No such operation: the connection ends with the answer.
+    Unimplemented,
+    /// A client without a session wants one, or its old one back.
+    Connect(ConnectRequest),
+}
+
+/// Jobs on their way to the committer.
+#[derive(Default)]
+pub(crate) struct Queue {
+    inner: Mutex<QueueInner>,
+    arrived: Condvar,
+    /// Jobs queued or being worked on, and the bytes they hold.
+    pub outstanding: AtomicUsize,
+    pub outstanding_bytes: AtomicUsize,
+}
+
+#[derive(Default)]
+struct QueueInner {
+    jobs: Vec<Job>,
+    stopping: bool,
+    idle: bool,
+}
+
+impl Queue {
+    pub fn push(&self, job: Job) {
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.outstanding_bytes
+            .fetch_add(job.size, Ordering::Relaxed);
+        let mut inner = self.inner.lock();
+        inner.jobs.push(job);
+        if inner.idle {
+            inner.idle = false;
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Waits at most until `timeout` for jobs and takes all of them; `None` when the server stops and nothing is left.
+    pub fn take(&self, into: &mut Vec<Job>, timeout: Duration) -> Option<()> {
+        let mut inner = self.inner.lock();
+        if inner.jobs.is_empty() && !inner.stopping {
+            inner.idle = true;
+            self.arrived.wait_for(&mut inner, timeout);
+            inner.idle = false;
+        }
+        std::mem::swap(&mut inner.jobs, into);
+        (!into.is_empty() || !inner.stopping).then_some(())
+    }
+
+    pub fn stop(&self) {
+        let mut inner = self.inner.lock();
+        inner.stopping = true;
+        self.arrived.notify_one();
+    }
+}
+
+impl Shared {
+    pub fn new(config: ZkConfig, tree: DataTree, sessions: Sessions, clock: Clock) -> Self {
+        Shared {
+            rules: Rules {
+                extended_types: config.extended_types,
+                reconfig_enabled: config.reconfig_enabled,
+                skip_acl: config.skip_acl,
+            },
+            config,
+            tree: RwLock::new(tree),
+            watches: Mutex::default(),
+            sessions: Mutex::new(sessions),
+            conns: Mutex::default(),
+            by_address: Mutex::default(),
+            queue: Queue::default(),
+            metrics: Metrics::default(),
+            clock,
+            next_conn: AtomicU64::new(1),
+            writes_refused: Mutex::new(None),
+        }
+    }
+
+    pub fn next_conn_id(&self) -> ConnId {
+        self.next_conn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn reading<'a>(&'a self, tree: &'a DataTree) -> Reading<'a> {
+        Reading {
+            tree,
+            watches: &self.watches,
+            skip_acl: self.rules.skip_acl,
+        }
+    }
+
+    /// More is in process than the configuration allows: connections with open requests are not read.
+    pub fn is_overloaded(&self) -> bool {
+        self.queue.outstanding.load(Ordering::Relaxed) > self.config.global_outstanding_limit
+            || self.queue.outstanding_bytes.load(Ordering::Relaxed) > MAX_OUTSTANDING_BYTES
+    }
+
+    pub fn clamp_timeout(&self, asked_ms: i32) -> i32 {
+        asked_ms
+            .max(self.config.min_timeout_ms())
+            .min(self.config.max_timeout_ms())
+    }
+
+    pub fn gauges(&self) -> Gauges {
+        let (znodes, ephemerals, data_size) = {
+            let tree = self.tree.read();
+            // ZooKeeper counts the root under both of its names.
+            (
+                tree.node_count() as u64 + 1,
+                tree.ephemeral_count() as u64,
+                tree.approximate_data_size(),
+            )
+        };
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        Gauges {
+            connections: self.conns.lock().len() as u64,
+            outstanding: self.queue.outstanding.load(Ordering::Relaxed) as u64,
+            znodes,
+            watches: self.watches.lock().count() as u64,
+            ephemerals,
+            data_size,
+            sessions: self.sessions.lock().len() as u64,
+            uptime_ms: self.clock.now_ms() as u64,
+            open_files: std::fs::read_dir("/proc/self/fd")
+                .map_or(0, |entries| entries.count() as u64),
+            max_files: limit.current.unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Bytes of queued requests beyond which connections with open requests are not read.
+const MAX_OUTSTANDING_BYTES: usize = 64 << 20;
