@@ -183,7 +183,7 @@ impl ReplicaManager {
     }
 
     /// Partitions of directories that failed since the last look go offline.
-    pub(crate) fn take_dirs_offline(&self) {
+    pub fn take_dirs_offline(&self) {
         for (dir, lost) in self.logs.take_newly_offline() {
             tracing::error!(
                 dir = %dir.display(),

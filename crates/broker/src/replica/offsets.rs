@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gracchus_kafka_proto::ErrorCode;
 use gracchus_log::producer::ProducerView;
-use gracchus_log::{EpochEnd, LogError, PartitionLog, ReadLimit};
+use gracchus_log::{EpochEnd, LogError, PartitionLog, ReadLimit, TimestampOffset};
 use tokio::time::Instant;
 
 use super::manager::ReplicaManager;
@@ -116,16 +116,18 @@ impl ReplicaManager {
         query: BeforeQuery,
     ) -> Result<Vec<i64>, ErrorCode> {
         let partition = self.partition(topic, partition)?;
-        partition.with_log(-1, query.only_leader, |_, log| {
-            let log = log.lock();
+        let offsets = partition.with_log(-1, query.only_leader, |_, log| {
+            let mut log = log.lock();
             let limit = query.is_consumer.then(|| log.high_watermark());
-            offsets_before(
-                &candidates(&log, query.now_ms),
+            let candidates = candidates(&mut log, query.now_ms)?;
+            Ok(offsets_before(
+                &candidates,
                 query.timestamp,
                 query.most,
                 limit,
-            )
-        })
+            ))
+        })?;
+        offsets.map_err(|error| self.log_failed(&partition.id, "listing segments", &error))
     }
 
     /// The end of the largest epoch not above `epoch`.
@@ -242,8 +244,11 @@ fn find(role: &Role, log: &mut PartitionLog, query: OffsetQuery) -> Result<Found
             leader_epoch: role.leader_epoch,
         }),
         EARLIEST | EARLIEST_LOCAL => {
-            let offset = log.log_start_offset();
-            let leader_epoch = log.epoch_for_offset(offset).unwrap_or(-1);
+            let TimestampOffset {
+                offset,
+                leader_epoch,
+                ..
+            } = log.earliest();
             Ok(FoundOffset {
                 timestamp: -1,
                 offset,
@@ -270,10 +275,26 @@ fn find(role: &Role, log: &mut PartitionLog, query: OffsetQuery) -> Result<Found
     }
 }
 
-/// A segment's first offset and when it was written last; the log's end, written now, closes the list.
-fn candidates(log: &PartitionLog, now_ms: i64) -> Vec<(i64, i64)> {
+/// Each segment's first offset and when it was written last; the log's end, written now, closes the list unless the
+/// last segment is empty.
+fn candidates(log: &mut PartitionLog, now_ms: i64) -> Result<Vec<(i64, i64)>, LogError> {
     let start = log.log_start_offset();
-    vec![(start, i64::MIN), (log.log_end_offset(), now_ms)]
+    let end = log.log_end_offset();
+    let mut candidates = Vec::with_capacity(log.segment_count() + 1);
+    let mut has_records = false;
+    for at in 0..log.segment_count() {
+        if let Some(segment) = log.segment_at(at) {
+            candidates.push((
+                segment.base_offset().max(start),
+                segment.last_modified_ms()?,
+            ));
+            has_records = segment.size() > 0;
+        }
+    }
+    if has_records {
+        candidates.push((end, now_ms));
+    }
+    Ok(candidates)
 }
 
 /// Kafka's rule of version 0 over (offset, last modified in ms), oldest first.

@@ -144,6 +144,24 @@ async fn version_0_answers_a_list() {
 }
 
 #[tokio::test]
+async fn version_0_lists_segments() {
+    let rig = Rig::with(&[("log.segment.bytes", "100")]);
+    rig.lead("t", 1, &[ME], &[ME]);
+    for _ in 0..3 {
+        rig.produce("t", batch(&["a", "b"])).await;
+    }
+    let mut request = asking("t", -1);
+    request.topics[0].partitions[0].max_num_offsets = 10;
+    assert_eq!(
+        list(&rig, 0, request.clone()).await.old_style_offsets,
+        [6, 4, 2, 0]
+    );
+    // All segments were written after that.
+    request.topics[0].partitions[0].timestamp = 1;
+    assert!(list(&rig, 0, request).await.old_style_offsets.is_empty());
+}
+
+#[tokio::test]
 async fn ends_of_epochs() {
     let rig = Rig::leading();
     rig.produce("t", batch(&["a", "b"])).await;

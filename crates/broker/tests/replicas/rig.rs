@@ -51,9 +51,20 @@ impl Rig {
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect();
+        Self::in_dir(tempfile::tempdir().unwrap(), props)
+    }
+
+    /// Stops cleanly and starts again over the same directory.
+    pub fn restarted(self) -> Self {
+        self.replicas.logs().shutdown(NOW);
+        let Self { dir, replicas, .. } = self;
+        drop(replicas);
+        Self::in_dir(dir, BTreeMap::new())
+    }
+
+    fn in_dir(dir: tempfile::TempDir, props: BTreeMap<String, String>) -> Self {
         let config = Arc::new(ConfigStore::new(props).unwrap());
         let metadata = Arc::new(MetadataCache::default());
-        let dir = tempfile::tempdir().unwrap();
         let dirs = LogDirs::open(&[dir.path().to_path_buf()]).unwrap();
         let default = log_config(&config.topic(""));
         let logs = LogManager::load(
@@ -154,14 +165,14 @@ impl Rig {
 
     pub fn high_watermark(&self, topic: &str) -> i64 {
         let log = self.replicas.partition(topic, 0).unwrap().log().unwrap();
-        let mark = log.lock().high_watermark();
-        mark
+        let log = log.lock();
+        log.high_watermark()
     }
 
     pub fn log_end(&self, topic: &str) -> i64 {
         let log = self.replicas.partition(topic, 0).unwrap().log().unwrap();
-        let end = log.lock().log_end_offset();
-        end
+        let log = log.lock();
+        log.log_end_offset()
     }
 
     /// Produces and gives the answer, None if there is none (acks=0).

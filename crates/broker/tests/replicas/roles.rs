@@ -266,3 +266,60 @@ async fn terms_of_leadership() {
     assert_eq!(log.lock().epoch_for_offset(1), Some(3));
     assert_eq!(rig.replicas.counts().led, 1);
 }
+
+/// The high watermark comes from the checkpoint, before any follower has fetched.
+#[tokio::test]
+async fn a_restart_keeps_the_high_watermark() {
+    let rig = Rig::new();
+    rig.lead("t", 1, &[ME, 2], &[ME, 2]);
+    rig.produce("t", batch(&["a", "b"])).await;
+    rig.produce("t", batch(&["c"])).await;
+    rig.follower_fetch(2, "t", 2).await;
+    assert_eq!((rig.high_watermark("t"), rig.log_end("t")), (2, 3));
+    let rig = rig.restarted();
+    rig.lead("t", 2, &[ME, 2], &[ME, 2]);
+    assert_eq!((rig.high_watermark("t"), rig.log_end("t")), (2, 3));
+    assert_eq!(values(&rig.fetch(11, "t", 0).await).len(), 2);
+    // The topic was deleted and made again while this broker was down.
+    let rig = rig.restarted();
+    let renewed = Uuid::from_bytes([1; 16]);
+    let inconsistent = Some(ErrorCode::InconsistentTopicId);
+    assert_eq!(assign(&rig, assigning(1, 3, renewed)).await.1, inconsistent);
+}
+
+#[tokio::test]
+async fn a_failed_log_directory() {
+    let rig = Rig::leading();
+    let heard = Arc::new(Heard::default());
+    rig.replicas.set_observers(vec![heard.clone()]);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = told.clone();
+    rig.replicas
+        .on_dir_failure(move |dir| tell.lock().push(dir.to_path_buf()));
+    let broken = gracchus_log::LogError::Io {
+        op: "write",
+        path: rig.dir.path().join("t-0/00000000000000000000.log"),
+        source: std::io::Error::from_raw_os_error(5),
+    };
+    rig.replicas.logs().handle_error(&broken);
+    rig.replicas.take_dirs_offline();
+    assert_eq!(*told.lock(), [rig.dir.path()]);
+    assert_eq!(*heard.0.lock(), ["t-0 lost None"]);
+
+    let storage = ErrorCode::KafkaStorageError;
+    assert_eq!(
+        error(rig.produce("t", batch(&["a"])).await.error_code),
+        storage
+    );
+    assert_eq!(error(rig.fetch(11, "t", 0).await.error_code), storage);
+    assert_eq!(
+        assign(&rig, assigning(1, 9, TOPIC_ID)).await.1,
+        Some(storage)
+    );
+    assert_eq!(stop(&rig, 4, stopping(-2, true)).await, storage);
+    assert_eq!(rig.replicas.counts().offline, 1);
+    // No other directory is left for a new partition.
+    rig.know("u", Uuid::from_bytes([2; 16]), ME, 1, &[ME]);
+    let state = Rig::state(ME, 1, &[ME], &[ME]);
+    assert_eq!(rig.assign("u", Uuid::from_bytes([2; 16]), state), storage);
+}
