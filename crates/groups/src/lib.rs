@@ -25,7 +25,7 @@ pub mod request;
 pub mod response;
 
 pub use config::GroupConfig;
-pub use coordinator::GroupCoordinator;
+pub use coordinator::{GroupCoordinator, GroupCounts};
 pub use event::{Action, AppendBatch, AppendToken, Event, ReplyToken};
 pub use load::{LoadedPartition, PartitionLoader};
 pub use partition::partition_for;

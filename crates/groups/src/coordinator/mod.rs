@@ -19,7 +19,7 @@ mod sync;
 
 use crate::config::GroupConfig;
 use crate::event::{Action, AppendToken, Event, ReplyToken};
-use crate::group::Group;
+use crate::group::{Group, State};
 use crate::partition::partition_for;
 use crate::request::Request;
 use crate::response::{JoinGroupResult, Response, SyncGroupResult};
@@ -37,6 +37,17 @@ pub struct GroupCoordinator {
     /// When to look at which group next.
     wakeups: BTreeSet<(i64, Arc<str>)>,
     core: Core,
+}
+
+/// Groups by state; Kafka's gauges `NumGroups`, `NumGroupsStable`, ..., and `NumOffsets`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupCounts {
+    pub groups: usize,
+    pub offsets: usize,
+    pub empty: usize,
+    pub preparing_rebalance: usize,
+    pub completing_rebalance: usize,
+    pub stable: usize,
 }
 
 /// What every group needs: settings, new ids, appends under way.
@@ -187,6 +198,23 @@ impl GroupCoordinator {
     /// For metrics and tests.
     pub fn group(&self, group_id: &str) -> Option<&Group> {
         self.groups.get(group_id)
+    }
+
+    /// For metrics: how many groups there are, by state, and offsets.
+    pub fn counts(&self) -> GroupCounts {
+        let mut counts = GroupCounts::default();
+        for group in self.groups.values() {
+            counts.groups += 1;
+            counts.offsets += group.offsets.len();
+            let slot = match group.state() {
+                State::Empty => &mut counts.empty,
+                State::PreparingRebalance => &mut counts.preparing_rebalance,
+                State::CompletingRebalance => &mut counts.completing_rebalance,
+                State::Stable => &mut counts.stable,
+            };
+            *slot += 1;
+        }
+        counts
     }
 
     /// For metrics: rebalances completed since the start.

@@ -192,3 +192,19 @@ fn a9_12_list() {
         (ErrorCode::CoordinatorLoadInProgress, 2)
     );
 }
+
+#[test]
+fn counts() {
+    let mut bench = Bench::new();
+    bench.stable(1);
+    bench.commit_simple("simple", "t", 1);
+    bench.commit_simple("simple", "u", 1);
+    let counts = bench.coordinator.counts();
+    assert_eq!(
+        (counts.groups, counts.stable, counts.empty, counts.offsets),
+        (2, 1, 1, 2)
+    );
+    bench.send_join(newcomer());
+    assert_eq!(bench.coordinator.counts().preparing_rebalance, 1);
+    assert_eq!(bench.coordinator.completed_rebalances(), 1);
+}
