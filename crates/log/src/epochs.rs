@@ -23,6 +23,8 @@ pub struct EpochEntry {
 #[derive(Debug, Clone, Default)]
 pub struct LeaderEpochCache {
     entries: Vec<EpochEntry>,
+    /// What the file holds.
+    written: Vec<EpochEntry>,
 }
 
 impl LeaderEpochCache {
@@ -33,7 +35,21 @@ impl LeaderEpochCache {
             return Ok(Self::default());
         };
         let entries = parse(&bytes).map_err(|detail| LogError::corrupt(&path, detail))?;
-        Ok(Self { entries })
+        Ok(Self {
+            written: entries.clone(),
+            entries,
+        })
+    }
+
+    /// Of a damaged file, which the next `write` replaces whatever there is to say.
+    pub(crate) fn lost() -> Self {
+        Self {
+            entries: Vec::new(),
+            written: vec![EpochEntry {
+                epoch: -1,
+                start_offset: -1,
+            }],
+        }
     }
 
     pub fn entries(&self) -> &[EpochEntry] {
@@ -93,23 +109,7 @@ impl LeaderEpochCache {
 
     /// Forgets the epochs that end at or before `offset`; the one that holds there now begins there.
     pub fn truncate_from_start(&mut self, dir: &Path, offset: i64) -> Result<bool, LogError> {
-        self.change(dir, |cache| {
-            let Some(at) = cache.entries.iter().rposition(|e| e.start_offset <= offset) else {
-                return false;
-            };
-            let moved = cache
-                .entries
-                .get(at)
-                .is_some_and(|e| e.start_offset < offset);
-            if at == 0 && !moved {
-                return false;
-            }
-            cache.entries.drain(..at);
-            if let Some(first) = cache.entries.first_mut() {
-                first.start_offset = offset;
-            }
-            true
-        })
+        self.change(dir, |cache| cache.cut_start(offset))
     }
 
     pub fn clear(&mut self, dir: &Path) -> Result<bool, LogError> {
@@ -118,6 +118,28 @@ impl LeaderEpochCache {
             cache.entries.clear();
             had
         })
+    }
+
+    /// As [`Self::truncate_from_end`] and [`Self::truncate_from_start`], in memory alone: for opening a log, where the
+    /// next opening would do the same, and the next change writes all.
+    pub fn bound(&mut self, start: i64, end: i64) {
+        self.entries.retain(|e| e.start_offset < end);
+        self.cut_start(start);
+    }
+
+    fn cut_start(&mut self, offset: i64) -> bool {
+        let Some(at) = self.entries.iter().rposition(|e| e.start_offset <= offset) else {
+            return false;
+        };
+        let moved = self
+            .entries
+            .get(at)
+            .is_some_and(|e| e.start_offset < offset);
+        self.entries.drain(..at);
+        if let Some(first) = self.entries.first_mut() {
+            first.start_offset = offset;
+        }
+        at > 0 || moved
     }
 
     fn change(
@@ -136,9 +158,15 @@ impl LeaderEpochCache {
         Ok(true)
     }
 
-    pub fn write(&self, dir: &Path) -> Result<(), LogError> {
+    /// Writes the file, unless it holds just this.
+    pub fn write(&mut self, dir: &Path) -> Result<(), LogError> {
+        if self.written == self.entries {
+            return Ok(());
+        }
         let path: PathBuf = dir.join(FILE);
-        disk::replace(&path, format(&self.entries).as_bytes(), Sync::PageCache)
+        disk::replace(&path, format(&self.entries).as_bytes(), Sync::PageCache)?;
+        self.written.clone_from(&self.entries);
+        Ok(())
     }
 
     /// The epoch that holds at `offset`.

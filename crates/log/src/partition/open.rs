@@ -129,6 +129,7 @@ impl PartitionLog {
                 Err(error @ LogError::Corrupt { .. }) => {
                     tracing::warn!("{error}; the leader epochs are read from the log");
                     epochs_lost = true;
+                    self.epochs = LeaderEpochCache::lost();
                 }
                 Err(error) => return Err(error),
             }
@@ -143,8 +144,7 @@ impl PartitionLog {
         }
         let followed_to_end = self.recover(&to_recover, options)?;
         self.find_ends(options)?;
-        self.epochs.truncate_from_end(&dir, self.log_end)?;
-        self.epochs.truncate_from_start(&dir, options.log_start)?;
+        self.epochs.bound(options.log_start, self.log_end);
         self.high_watermark = self.log_start.min(self.log_end);
         let bases = self.segments.bases();
         self.producers.remove_stray_snapshots(&dir, &bases)?;

@@ -195,12 +195,15 @@ impl PartitionLog {
     ) -> Result<Option<TimestampOffset>, LogError> {
         self.check_online()?;
         let log_start = self.log_start;
-        for segment in self.segments.iter_mut() {
+        let first = self.segments.floor(log_start).unwrap_or(0);
+        for segment in self.segments.iter_mut().skip(first) {
             if segment.max_timestamp(false)?.timestamp < timestamp {
                 continue;
             }
-            // Only the first segment that reaches the timestamp is searched, as Kafka does.
-            return segment.find_by_timestamp(timestamp, log_start);
+            // The record that reaches the timestamp may lie below the log start: then a later segment has the answer.
+            if let Some(found) = segment.find_by_timestamp(timestamp, log_start)? {
+                return Ok(Some(found));
+            }
         }
         Ok(None)
     }

@@ -31,9 +31,11 @@ pub fn write_snapshot<'a>(
 
 fn encode<'a>(entries: impl Iterator<Item = &'a ProducerEntry>) -> Vec<u8> {
     let mut out = vec![0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-    let mut count = 0u32;
+    // Kafka's order is that of a hash map; by id, equal states give equal files.
+    let mut entries: Vec<&ProducerEntry> = entries.collect();
+    entries.sort_unstable_by_key(|e| e.producer_id);
+    let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
     for e in entries {
-        count += 1;
         let delta = e.last_batch().map_or(0, |b| b.offset_delta);
         out.extend_from_slice(&e.producer_id.to_be_bytes());
         out.extend_from_slice(&e.producer_epoch.to_be_bytes());
