@@ -47,7 +47,7 @@ use crate::metadata::MetadataCache;
 use crate::metrics::Metrics;
 use crate::net::connection::Shared;
 use crate::net::limits::{ConnectionCounter, ConnectionLimits, LineLimiter, RequestMemory};
-use crate::net::server::{self, SocketOptions};
+use crate::net::server::{self, Bound, SocketOptions};
 use crate::replica::ReplicaManager;
 use crate::replica::log_config::log_config;
 
@@ -74,25 +74,37 @@ pub struct Running {
     begun: Instant,
 }
 
+/// A checked configuration with its ports bound. Nothing has been written anywhere, and nobody is served.
+pub struct Prepared {
+    loaded: Loaded,
+    bound: Vec<Bound>,
+}
+
+impl Prepared {
+    /// Binds the ports.
+    pub fn bind(loaded: Loaded) -> Result<Self, LifecycleError> {
+        let sockets = socket_options(&loaded);
+        let mut bound = Vec::with_capacity(loaded.listeners.bound.len());
+        for listener in &loaded.listeners.bound {
+            bound.push(server::bind(listener, sockets)?);
+        }
+        Ok(Self { loaded, bound })
+    }
+}
+
 /// Starts a broker, up to where it is registered and takes requests ([`Running::ready`] waits for the rest). Dropping the
 /// future stops the start wherever it is.
 pub async fn start(
-    loaded: Loaded,
+    prepared: Prepared,
     options: StartOptions,
     status: Arc<Status>,
 ) -> Result<Running, LifecycleError> {
     let begun = Instant::now();
+    let Prepared { loaded, bound } = prepared;
     for warning in &loaded.warnings {
         tracing::warn!("configuration: {warning}");
     }
     let config = loaded.config.clone();
-
-    // ports and directories, before anything is written
-    let sockets = socket_options(&loaded);
-    let mut bound = Vec::with_capacity(loaded.listeners.bound.len());
-    for listener in &loaded.listeners.bound {
-        bound.push(server::bind(listener, sockets)?);
-    }
     let given = config.advertised_listeners.is_some();
     let advertised = addresses::resolve_advertised(&loaded.listeners, &bound, given);
     let listeners = Listeners {
@@ -131,6 +143,7 @@ pub async fn start(
         .join(",");
     let (cluster_id, broker_id) =
         identity::settle(&registry, &config, &dirs, &options, &connect, &shown_dirs).await?;
+    registration::refuse_if_alive(&registry, broker_id).await?;
     dirs.write_identity(&cluster_id, broker_id, now_ms())?;
     if let Some(session) = zk.session() {
         zookeeper::keep_session(&session_file, &connect, &session);

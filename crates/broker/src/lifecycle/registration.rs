@@ -47,6 +47,17 @@ pub fn registration(config: &BrokerConfig, advertised: &[Listener]) -> BrokerReg
     }
 }
 
+/// An error if another process serves under this id; nothing is written.
+pub async fn refuse_if_alive(registry: &Registry, id: i32) -> Result<(), LifecycleError> {
+    // content that cannot be read is nobody's address
+    if let Ok(Some((registration, _))) = registry.broker(id).await
+        && let Some(address) = answers(&registration).await
+    {
+        return Err(LifecycleError::Alive { id, address });
+    }
+    Ok(())
+}
+
 /// Registers. A node of a session that is over but not yet expired is waited for; a node whose broker answers is an error.
 pub async fn register(
     registry: &Registry,

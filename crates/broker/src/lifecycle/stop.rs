@@ -20,10 +20,11 @@ const DRAIN: Duration = Duration::from_secs(2);
 impl Running {
     /// Stops cleanly. Each step is bounded.
     pub async fn stop(self) {
+        let served = *self.status.phase() == Phase::Ready;
         self.status.set(Phase::Stopping);
         let broker = &self.broker;
         tracing::info!("shutting down broker {}", broker.identity.broker_id);
-        if broker.config.current().controlled_shutdown_enable {
+        if served && broker.config.current().controlled_shutdown_enable {
             controlled_shutdown(broker).await;
         }
         self.network_stop.cancel();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use gracchus_broker::config::Sources;
-use gracchus_broker::lifecycle::{self, StartOptions, Status};
+use gracchus_broker::lifecycle::{self, Prepared, StartOptions, Status};
 
 use super::{BrokerArgs, console};
 use crate::process;
@@ -20,6 +20,10 @@ pub async fn run(args: BrokerArgs) -> ExitCode {
     });
     let loaded = match read.and_then(|()| sources.check()) {
         Ok(loaded) => loaded,
+        Err(error) => return process::fail(&error),
+    };
+    let prepared = match Prepared::bind(loaded) {
+        Ok(prepared) => prepared,
         Err(error) => return process::fail(&error),
     };
     let status = Arc::new(Status::default());
@@ -38,7 +42,7 @@ pub async fn run(args: BrokerArgs) -> ExitCode {
     let signal = process::stop_signal();
     tokio::pin!(signal);
     let running = tokio::select! {
-        started = lifecycle::start(loaded, options, status.clone()) => match started {
+        started = lifecycle::start(prepared, options, status.clone()) => match started {
             Ok(running) => running,
             Err(error) => return process::fail(&error),
         },
