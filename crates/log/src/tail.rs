@@ -244,6 +244,18 @@ impl Tail {
         }
     }
 
+    /// Forgets batches below `offset`: they have moved in their files.
+    pub fn drop_before(&mut self, offset: i64) {
+        while self
+            .pieces
+            .front()
+            .and_then(Piece::first)
+            .is_some_and(|s| s.base_offset < offset)
+        {
+            self.pop_front();
+        }
+    }
+
     /// The offset from which on everything is here.
     pub fn first_offset(&self) -> Option<i64> {
         self.pieces

@@ -67,6 +67,8 @@ impl PartitionLog {
         for segment in newer {
             all.push(segment);
         }
+        let upper = self.segments_mut().get(at + 1).map(Segment::base_offset);
+        self.forget_positions_below(upper.unwrap_or(i64::MAX));
         self.discard_but(rest, Some(base), now_ms)?;
         for (from, to) in renames(&dir, base, ".swap", "") {
             disk::rename_if_exists(&from, &to)?;

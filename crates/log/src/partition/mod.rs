@@ -400,6 +400,14 @@ impl PartitionLog {
         &mut self.segments
     }
 
+    /// Compaction moved what lies below `offset`.
+    pub(crate) fn forget_positions_below(&mut self, offset: i64) {
+        self.tail.drop_before(offset);
+        if self.high_watermark < offset {
+            self.high_watermark_at = None;
+        }
+    }
+
     /// The lowest offset truncated to since the last call.
     pub(crate) fn take_truncated_to(&mut self) -> Option<i64> {
         self.truncated_to.take()
