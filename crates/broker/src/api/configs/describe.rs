@@ -39,7 +39,7 @@ pub async fn handle(
                 },
                 Err(Refusal { error, message }) => DescribeConfigsResult {
                     error_code: error.code(),
-                    error_message: (!message.is_empty()).then_some(message),
+                    error_message: Some(message),
                     ..Default::default()
                 },
             };

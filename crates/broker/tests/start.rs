@@ -1,0 +1,346 @@
+//! A broker's start over a real coordination server: who it is, what stops it, and what it answers to bad requests over
+//! its socket.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gracchus_broker::config::{Origin, Sources};
+use gracchus_broker::lifecycle::{self, LifecycleError, Prepared, Running, StartOptions, Status};
+use gracchus_broker::net::client::BrokerConnection;
+use gracchus_kafka_proto::messages::{ApiVersionsRequest, ApiVersionsResponse, MetadataRequest};
+use gracchus_kafka_proto::{Message, Reader};
+use gracchus_zk_server::{ZkConfig, ZkServer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+async fn zookeeper(dir: &Path) -> ZkServer {
+    let mut config = ZkConfig::new(dir);
+    config.client_address = "127.0.0.1:0".parse().unwrap();
+    config.pre_alloc_size = 1 << 16;
+    ZkServer::start(config).await.unwrap()
+}
+
+struct Start<'a> {
+    zookeeper: &'a ZkServer,
+    log_dir: &'a Path,
+    pairs: Vec<(&'a str, String)>,
+    options: StartOptions,
+}
+
+impl<'a> Start<'a> {
+    fn new(zookeeper: &'a ZkServer, log_dir: &'a Path) -> Self {
+        Self {
+            zookeeper,
+            log_dir,
+            pairs: Vec::new(),
+            options: StartOptions::default(),
+        }
+    }
+
+    fn with(mut self, key: &'a str, value: impl ToString) -> Self {
+        self.pairs.push((key, value.to_string()));
+        self
+    }
+
+    async fn run(self) -> Result<Running, LifecycleError> {
+        let mut sources = Sources::default();
+        let connect = self.zookeeper.local_addr().to_string();
+        let dir = self.log_dir.display().to_string();
+        for (key, value) in [
+            ("zookeeper.connect", connect),
+            ("log.dirs", dir),
+            ("listeners", "PLAINTEXT://127.0.0.1:0".to_owned()),
+        ] {
+            sources.set(key, &value, Origin::CommandLine);
+        }
+        for (key, value) in &self.pairs {
+            sources.set(key, value, Origin::CommandLine);
+        }
+        let prepared = Prepared::bind(sources.check()?)?;
+        lifecycle::start(prepared, self.options, Arc::new(Status::default())).await
+    }
+}
+
+fn port(running: &Running) -> u16 {
+    running.broker.listeners.advertised[0].port
+}
+
+async fn error(start: Start<'_>) -> String {
+    match start.run().await {
+        Ok(_) => panic!("it started"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_are_generated_kept_and_compared() {
+    let (zk_dir, a, b) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let zk = zookeeper(zk_dir.path()).await;
+    let first = Start::new(&zk, a.path()).run().await.unwrap();
+    let second = Start::new(&zk, b.path()).run().await.unwrap();
+    assert_eq!(
+        (
+            first.broker.identity.broker_id,
+            second.broker.identity.broker_id
+        ),
+        (1001, 1002)
+    );
+    assert_eq!(
+        first.broker.identity.cluster_id,
+        second.broker.identity.cluster_id
+    );
+    assert!(first.broker.identity.broker_epoch() > 0);
+    first.stop().await;
+    let again = Start::new(&zk, a.path()).run().await.unwrap();
+    assert_eq!(
+        again.broker.identity.broker_id, 1001,
+        "the stored id is taken"
+    );
+    again.stop().await;
+    let text = error(Start::new(&zk, a.path()).with("broker.id", 7)).await;
+    assert!(
+        text.contains("broker.id=7")
+            && text.contains("broker.id=1001")
+            && text.contains("live now: 1002"),
+        "{text}"
+    );
+    second.stop().await;
+    zk.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_or_directory_in_use_is_refused() {
+    let (zk_dir, a, b) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let zk = zookeeper(zk_dir.path()).await;
+    let running = Start::new(&zk, a.path())
+        .with("broker.id", 3)
+        .run()
+        .await
+        .unwrap();
+    let alive = error(Start::new(&zk, b.path()).with("broker.id", 3)).await;
+    assert!(
+        alive.contains(&format!(
+            "broker 3 is alive at 127.0.0.1:{}",
+            port(&running)
+        )),
+        "{alive}"
+    );
+    assert!(
+        !b.path().join("meta.properties").exists(),
+        "nothing was written"
+    );
+    let locked = error(Start::new(&zk, a.path()).with("broker.id", 3)).await;
+    assert!(locked.contains("in use by another process"), "{locked}");
+    let listeners = format!("PLAINTEXT://127.0.0.1:{}", port(&running));
+    let taken = error(Start::new(&zk, b.path()).with("listeners", listeners)).await;
+    assert!(
+        taken.contains(&format!("port {} is in use", port(&running))),
+        "{taken}"
+    );
+    running.stop().await;
+    zk.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_of_another_cluster_is_refused_and_can_be_adopted() {
+    let (zk_a, zk_b, zk_c) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (one, two, empty) = (
+        zookeeper(zk_a.path()).await,
+        zookeeper(zk_b.path()).await,
+        zookeeper(zk_c.path()).await,
+    );
+    let first = Start::new(&one, a.path())
+        .with("broker.id", 1)
+        .run()
+        .await
+        .unwrap();
+    let cluster = first.broker.identity.cluster_id.clone();
+    first.stop().await;
+    let second = Start::new(&two, b.path())
+        .with("broker.id", 1)
+        .run()
+        .await
+        .unwrap();
+    let other = second.broker.identity.cluster_id.clone();
+    second.stop().await;
+    let mixed = error(Start::new(&two, a.path()).with("broker.id", 1)).await;
+    assert!(
+        mixed.contains(&cluster) && mixed.contains(&other),
+        "{mixed}"
+    );
+    let new = error(Start::new(&empty, a.path()).with("broker.id", 1)).await;
+    assert!(
+        new.contains("is new") && new.contains(&cluster) && new.contains("--adopt-cluster-id"),
+        "{new}"
+    );
+    let mut adopting = Start::new(&empty, a.path()).with("broker.id", 1);
+    adopting.options.adopt_cluster_id = true;
+    let adopted = adopting.run().await.unwrap();
+    assert_eq!(adopted.broker.identity.cluster_id, cluster);
+    adopted.stop().await;
+}
+
+/// As after `kill -9`: the session of the earlier process is still there, and nobody answers at its address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_own_stale_registration_is_taken_over_at_once() {
+    let (zk_dir, a) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let zk = zookeeper(zk_dir.path()).await;
+    let running = Start::new(&zk, a.path())
+        .with("broker.id", 1)
+        .run()
+        .await
+        .unwrap();
+    let session_file = a.path().join(".gracchus-session");
+    let kept = std::fs::read(&session_file).unwrap();
+    running.stop().await;
+    // a session with an ephemeral registration that nobody serves
+    let text = String::from_utf8(kept).unwrap();
+    let connect = text.lines().next().unwrap().to_owned();
+    let mut config = gracchus_zk_client::ZkConfig::new(connect.parse().unwrap());
+    config.session_timeout = std::time::Duration::from_secs(40);
+    let (stale, mut events) = gracchus_zk_client::ZkClient::start(config);
+    events.recv().await;
+    let dead = br#"{"version":4,"host":"127.0.0.1","port":1,"endpoints":["PLAINTEXT://127.0.0.1:1"],"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"jmx_port":-1,"timestamp":"1"}"#;
+    stale
+        .create(
+            "/brokers/ids/1",
+            Some(bytes::Bytes::from_static(dead)),
+            gracchus_zk_client::Acl::open(),
+            gracchus_zk_client::CreateMode::Ephemeral,
+        )
+        .await
+        .unwrap();
+    let (id, password) = stale.session().unwrap();
+    let hex: String = password.iter().map(|b| format!("{b:02x}")).collect();
+    std::fs::write(&session_file, format!("{connect}\n{id:x}\n{hex}\n")).unwrap();
+    // far below the session's 40 s, which the test's own patience stands for
+    let again = tokio::time::timeout(
+        std::time::Duration::from_secs(20),
+        Start::new(&zk, a.path()).with("broker.id", 1).run(),
+    );
+    let again = again
+        .await
+        .expect("waited for the session to expire")
+        .unwrap();
+    assert!(again.broker.identity.broker_epoch() > 0);
+    again.stop().await;
+    zk.shutdown().await;
+}
+
+async fn raw(port: u16, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    answer
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    [&(body.len() as u32).to_be_bytes()[..], body].concat()
+}
+
+/// A request header of version 1 and what follows it.
+fn request(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(&key.to_be_bytes());
+    bytes.extend_from_slice(&version.to_be_bytes());
+    bytes.extend_from_slice(&7i32.to_be_bytes());
+    bytes.extend_from_slice(&(-1i16).to_be_bytes());
+    bytes.extend_from_slice(body);
+    framed(&bytes)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_requests_end_their_connection_only() {
+    let (zk_dir, a) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let zk = zookeeper(zk_dir.path()).await;
+    let running = Start::new(&zk, a.path())
+        .with("broker.id", 1)
+        .run()
+        .await
+        .unwrap();
+    let port = port(&running);
+    let patience = std::time::Duration::from_secs(10);
+    let mut good = BrokerConnection::connect("127.0.0.1", port, "good", patience)
+        .await
+        .unwrap();
+    for (what, bytes) in [
+        ("an unknown api key", request(999, 0, &[])),
+        ("a negative api key", request(-5, 0, &[])),
+        ("an unknown version of Metadata", request(3, 99, &[])),
+        ("a key of KRaft (Vote)", request(52, 0, &[])),
+        ("Envelope", request(58, 0, &[0; 16])),
+        ("a truncated body", request(3, 1, &[0, 0])),
+        (
+            "an array of 2^31-1 elements",
+            request(0, 2, &[0, 1, 0, 0, 0, 10, 0x7f, 0xff, 0xff, 0xff]),
+        ),
+        ("an empty frame", framed(&[])),
+        ("one byte", framed(&[1])),
+        (
+            "a header cut in its client id",
+            framed(&[0, 3, 0, 1, 0, 0, 0, 7, 0, 9, b'x']),
+        ),
+        (
+            "a frame larger than the limit",
+            (i32::MAX).to_be_bytes().to_vec(),
+        ),
+        ("a negative length", (-1i32).to_be_bytes().to_vec()),
+    ] {
+        assert_eq!(raw(port, &bytes).await, b"", "{what}");
+    }
+    let metadata = good.send(12, &MetadataRequest::default()).await.unwrap();
+    assert_eq!(
+        metadata.cluster_id.as_deref(),
+        Some(running.broker.identity.cluster_id.as_str())
+    );
+    let versions = good.send(4, &ApiVersionsRequest::default()).await.unwrap();
+    assert_eq!(versions.error_code, 42, "no software name: INVALID_REQUEST");
+    running.stop().await;
+    zk.shutdown().await;
+}
+
+/// KIP-511: a client from the future is answered in version 0, with the range of ApiVersions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_version_of_api_versions_is_answered() {
+    let (zk_dir, a) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let zk = zookeeper(zk_dir.path()).await;
+    let running = Start::new(&zk, a.path())
+        .with("broker.id", 1)
+        .run()
+        .await
+        .unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port(&running)))
+        .await
+        .unwrap();
+    // flexible header: a tagged-field count after the client id
+    stream.write_all(&request(18, 99, &[0])).await.unwrap();
+    let length = stream.read_i32().await.unwrap();
+    let mut answer = vec![0; usize::try_from(length).unwrap()];
+    stream.read_exact(&mut answer).await.unwrap();
+    let mut reader = Reader::new(answer.into());
+    assert_eq!(reader.i32().unwrap(), 7, "correlation id");
+    let response = ApiVersionsResponse::decode(&mut reader, 0).unwrap();
+    assert_eq!(response.error_code, 35);
+    let keys: Vec<_> = response
+        .api_keys
+        .iter()
+        .map(|k| (k.api_key, k.min_version, k.max_version))
+        .collect();
+    assert_eq!(keys, [(18, 0, 4)]);
+    running.stop().await;
+    zk.shutdown().await;
+}
