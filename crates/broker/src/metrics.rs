@@ -126,6 +126,20 @@ impl Exposition {
             "kafka_server_replicamanager_underreplicatedpartitions",
             under,
         );
+        let groups = broker.groups.inspect(|coordinator| coordinator.counts());
+        for (what, n) in [
+            ("numgroups", groups.groups),
+            ("numoffsets", groups.offsets),
+            ("numgroupsempty", groups.empty),
+            ("numgroupspreparingrebalance", groups.preparing_rebalance),
+            ("numgroupscompletingrebalance", groups.completing_rebalance),
+            ("numgroupsstable", groups.stable),
+        ] {
+            gauge(
+                &format!("kafka_coordinator_group_groupmetadatamanager_{what}"),
+                count(n),
+            );
+        }
         let requests = broker.metrics.requests.snapshot();
         let name = |key: i16| {
             gracchus_kafka_proto::ApiKey::from_i16(key)

@@ -1,6 +1,8 @@
 //! A broker's start over a real coordination server: who it is, what stops it, and what it answers to bad requests over
 //! its socket.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -343,4 +345,47 @@ async fn an_unknown_version_of_api_versions_is_answered() {
     assert_eq!(keys, [(18, 0, 4)]);
     running.stop().await;
     zk.shutdown().await;
+}
+
+mod mutated {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A plausible header of a served key, then anything.
+    fn frame() -> impl Strategy<Value = Vec<u8>> {
+        let key = prop_oneof![8 => 0i16..70, 1 => any::<i16>()];
+        let version = prop_oneof![8 => 0i16..18, 1 => any::<i16>()];
+        (key, version, proptest::collection::vec(any::<u8>(), 0..200))
+            // an acks=-1 produce or a group request that waits would hold the test up for its own time-out
+            .prop_filter("requests that may wait", |(key, _, _)| {
+                !matches!(key, 1 | 11 | 14)
+            })
+            .prop_map(|(key, version, body)| request(key, version, &body))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 0, ..ProptestConfig::default() })]
+
+        #[test]
+        fn requests_harm_nobody(frames in proptest::collection::vec(frame(), 40)) {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (zk_dir, a) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+                let zk = zookeeper(zk_dir.path()).await;
+                let running = Start::new(&zk, a.path()).with("broker.id", 1).run().await.unwrap();
+                for frame in frames {
+                    let mut stream = TcpStream::connect(("127.0.0.1", port(&running))).await.unwrap();
+                    stream.write_all(&frame).await.unwrap();
+                    stream.shutdown().await.unwrap();
+                    let mut answer = Vec::new();
+                    let _ = stream.read_to_end(&mut answer).await;
+                }
+                let patience = std::time::Duration::from_secs(10);
+                let mut good = BrokerConnection::connect("127.0.0.1", port(&running), "good", patience).await.unwrap();
+                good.send(12, &MetadataRequest::default()).await.unwrap();
+                running.stop().await;
+                zk.shutdown().await;
+            });
+        }
+    }
 }
