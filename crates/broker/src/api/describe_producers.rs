@@ -8,7 +8,7 @@ use gracchus_kafka_proto::messages::describe_producers_response::{
 };
 use gracchus_kafka_proto::messages::{DescribeProducersRequest, DescribeProducersResponse};
 
-use super::leader_hint::{is_valid_name, text_of};
+use super::leader_hint::{name_fault, text_of};
 use crate::broker::Broker;
 use crate::context::RequestContext;
 use crate::replica::ReplicaManager;
@@ -30,10 +30,11 @@ pub async fn answer(
 ) -> DescribeProducersResponse {
     let topics = request.topics.into_iter().map(|topic| {
         let partitions = topic.partition_indexes.into_iter().map(|index| {
-            let producers = if is_valid_name(&topic.name) {
-                replicas.producers(&topic.name, index)
-            } else {
-                Err(ErrorCode::InvalidTopicException)
+            let producers = match name_fault(&topic.name) {
+                Some(text) => Err((ErrorCode::InvalidTopicException, Some(text))),
+                None => replicas
+                    .producers(&topic.name, index)
+                    .map_err(|code| (code, text_of(code))),
             };
             match producers {
                 Ok(producers) => PartitionResponse {
@@ -52,10 +53,10 @@ pub async fn answer(
                         .collect(),
                     ..Default::default()
                 },
-                Err(code) => PartitionResponse {
+                Err((code, error_message)) => PartitionResponse {
                     partition_index: index,
                     error_code: code.code(),
-                    error_message: text_of(code),
+                    error_message,
                     ..Default::default()
                 },
             }

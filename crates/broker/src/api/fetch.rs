@@ -11,6 +11,7 @@ use gracchus_kafka_proto::messages::fetch_response::{
 use gracchus_kafka_proto::messages::{FetchRequest, FetchResponse};
 use gracchus_kafka_proto::{ErrorCode, Records, Uuid};
 use gracchus_log::ReadLimit;
+use hashbrown::HashMap;
 
 use super::fetch_convert::{Format, convert};
 use super::leader_hint::{LeaderNode, leader_hint};
@@ -57,7 +58,6 @@ pub async fn answer(
     let by_id = ctx.api_version >= TOPIC_IDS_FROM;
     let wanted = context.wanted();
     let mut targets = Vec::with_capacity(wanted.len());
-    let mut answers: Vec<(usize, Result<Read, ErrorCode>)> = Vec::with_capacity(wanted.len());
     let mut places = Vec::with_capacity(wanted.len());
     let mut unknown = Vec::new();
     for (place, (key, wanted)) in wanted.iter().enumerate() {
@@ -66,22 +66,16 @@ pub async fn answer(
                 targets.push(target);
                 places.push(place);
             }
-            Err(code) => unknown.push((place, Err(code))),
+            Err(code) => unknown.push((place, code)),
         }
     }
-    let mut hurried = params;
-    if !unknown.is_empty() {
-        // There is something to tell already.
-        hurried.max_wait = Duration::ZERO;
-    }
-    let reads = replicas.fetch(&hurried, &targets, now).await;
-    answers.extend(places.into_iter().zip(reads));
-    answers.extend(unknown);
+    // Partitions unknown here do not hurry the others: a client with a deleted topic would spin.
+    let reads = replicas.fetch(&params, &targets, now).await;
 
     let names: Vec<Option<Arc<str>>> = names(replicas, wanted);
-    let mut parts: Vec<(usize, PartitionData)> = Vec::with_capacity(answers.len());
+    let mut parts: Vec<(usize, PartitionData)> = Vec::with_capacity(wanted.len());
     let mut nodes = Vec::new();
-    for (place, answer) in answers {
+    for (place, answer) in places.into_iter().zip(reads) {
         let Some((key, wanted)) = wanted.get(place) else {
             continue;
         };
@@ -93,6 +87,16 @@ pub async fn answer(
             hint(replicas, ctx, &name, &mut part, &mut nodes);
         }
         parts.push((place, part));
+    }
+    for (place, code) in unknown {
+        if let Some((key, _)) = wanted.get(place) {
+            let aborted_transactions = Some(Vec::new());
+            let part = PartitionData {
+                aborted_transactions,
+                ..error_part(key.partition, code)
+            };
+            parts.push((place, part));
+        }
     }
     finish(replicas, ctx, &params, &context, parts, nodes, now)
 }
@@ -127,7 +131,10 @@ fn params(replicas: &ReplicaManager, version: i16, request: &FetchRequest) -> Fe
 
 fn session_request(version: i16, request: FetchRequest) -> SessionRequest {
     let uses_topic_ids = version >= TOPIC_IDS_FROM;
-    let mut wanted = Vec::new();
+    // A partition named twice counts once, at its first place, as it was named last.
+    let mut wanted: Vec<(SessionKey, Wanted)> = Vec::new();
+    let mut places: HashMap<SessionKey, usize> = HashMap::new();
+    let many = request.topics.len() > 1 || request.topics.iter().any(|t| t.partitions.len() > 1);
     for topic in request.topics {
         let name: Arc<str> = topic.topic.into();
         for partition in topic.partitions {
@@ -136,7 +143,15 @@ fn session_request(version: i16, request: FetchRequest) -> SessionRequest {
                 topic: name.clone(),
                 partition: partition.partition,
             };
-            wanted.push((key, wanted_of(&partition)));
+            let newer = wanted_of(&partition);
+            if many {
+                if let Some((_, known)) = places.get(&key).and_then(|at| wanted.get_mut(*at)) {
+                    *known = newer;
+                    continue;
+                }
+                places.insert(key.clone(), wanted.len());
+            }
+            wanted.push((key, newer));
         }
     }
     let mut forgotten = Vec::new();
@@ -265,7 +280,14 @@ async fn part(
         };
         match convert(&topic, format, records).await {
             Ok(records) => part.records = Some(records),
-            Err(code) => return error_part(key.partition, code),
+            // As Kafka has it: null records here, empty ones with all other errors.
+            Err(code) => {
+                return PartitionData {
+                    aborted_transactions: Some(Vec::new()),
+                    records: None,
+                    ..error_part(key.partition, code)
+                };
+            }
         }
     }
     part

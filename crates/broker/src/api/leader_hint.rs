@@ -69,10 +69,21 @@ pub fn is_internal(topic: &str) -> bool {
     matches!(topic, "__consumer_offsets" | "__transaction_state")
 }
 
-/// Whether a topic could have this name: 1 to 249 of `[a-zA-Z0-9._-]`, not `.` or `..`.
-pub fn is_valid_name(topic: &str) -> bool {
+/// What is wrong with a topic's name, in Kafka's words: 1 to 249 of `[a-zA-Z0-9._-]`, not `.` or `..`.
+pub fn name_fault(topic: &str) -> Option<String> {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    (1..=249).contains(&topic.len()) && topic != "." && topic != ".." && topic.bytes().all(legal)
+    let fault = match topic {
+        "" => "the empty string is not allowed".to_owned(),
+        "." | ".." => format!("'{topic}' is not allowed"),
+        _ if topic.len() > 249 => {
+            format!("the length of '{topic}' is longer than the max allowed length 249")
+        }
+        _ if !topic.bytes().all(legal) => format!(
+            "'{topic}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        ),
+        _ => return None,
+    };
+    Some(format!("Topic name is invalid: {fault}"))
 }
 
 /// Kafka's text for an error, None for NONE.

@@ -52,6 +52,9 @@ pub async fn answer(
     request: ProduceRequest,
 ) -> Outcome {
     let acks = request.acks;
+    if request.transactional_id.is_none() && has_transactional(&request) {
+        return unauthorized(ctx, request);
+    }
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let mut waits = Vec::new();
     let mut responses = Vec::with_capacity(request.topic_data.len());
@@ -131,9 +134,11 @@ fn append(
     if let Some(producer_id) = transaction(&records)
         && !is_in_transaction(replicas, topic, partition, producer_id)
     {
+        // Without a transaction coordinator this is what Kafka answers while there is none to ask (KIP-890).
+        let message = "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE";
         return Err(AppendFailure {
-            message: Some("Partition was not added to the transaction".to_owned()),
-            ..ErrorCode::InvalidTxnState.into()
+            message: Some(message.to_owned()),
+            ..ErrorCode::NotEnoughReplicas.into()
         });
     }
     let origin = AppendOrigin::Client;
@@ -146,8 +151,43 @@ fn transaction(records: &Bytes) -> Option<i64> {
     header.is_transactional().then_some(header.producer_id)
 }
 
-/// A transactional batch goes on only in a transaction that the log knows of already: there is no transaction
-/// coordinator to ask whether the partition was added to one (KIP-890).
+fn has_transactional(request: &ProduceRequest) -> bool {
+    let mut data = request
+        .topic_data
+        .iter()
+        .flat_map(|topic| &topic.partition_data);
+    data.any(|data| {
+        let records = data.records.as_ref().and_then(Records::as_bytes);
+        records.is_some_and(|records| transaction(&records).is_some())
+    })
+}
+
+/// Transactional batches in a request without a transactional id: nobody can be allowed to use it.
+fn unauthorized(ctx: &RequestContext, request: ProduceRequest) -> Outcome {
+    let code = ErrorCode::TransactionalIdAuthorizationFailed;
+    let topics = request
+        .topic_data
+        .into_iter()
+        .map(|topic| TopicProduceResponse {
+            name: topic.name,
+            partition_responses: topic
+                .partition_data
+                .into_iter()
+                .map(|data| refused(data.index, code.into()))
+                .collect(),
+            ..Default::default()
+        });
+    let response = ProduceResponse {
+        responses: topics.collect(),
+        ..Default::default()
+    };
+    if request.acks == 0 {
+        return without_answer(&response);
+    }
+    super::reply::<ProduceRequest>(ctx, Some(response))
+}
+
+/// Whether the log knows of an open transaction of this producer.
 fn is_in_transaction(
     replicas: &ReplicaManager,
     topic: &str,

@@ -85,6 +85,9 @@ impl ReplicaManager {
                 ));
             }
             let mut log = log.lock();
+            if records.is_empty() {
+                return Ok(nothing(log.log_start_offset()));
+            }
             match log.append_as_leader(records, role.leader_epoch, origin, now_ms) {
                 Ok(info) => {
                     partition.raise_high_watermark(role, &mut log, now_ms);
@@ -155,6 +158,20 @@ impl ReplicaManager {
             None | Some(ErrorCode::None) => Ok(appended.info),
             Some(code) => Err((*code).into()),
         }
+    }
+}
+
+/// An append of no batch at all, which Produce before version 3 allows.
+fn nothing(log_start_offset: i64) -> AppendInfo {
+    AppendInfo {
+        first_offset: -1,
+        last_offset: -1,
+        max_timestamp: -1,
+        log_append_time: -1,
+        log_start_offset,
+        records: 0,
+        bytes: 0,
+        duplicate: false,
     }
 }
 

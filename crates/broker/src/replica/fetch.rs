@@ -138,9 +138,14 @@ impl ReplicaManager {
             return Err(ErrorCode::InconsistentTopicId);
         }
         if params.is_follower() && !partition.is_replica(params.replica_id) {
-            // A leader that has not heard yet of a new replica: the follower asks again.
             partition.with_log(target.current_leader_epoch, true, |_, _| ())?;
-            return Err(ErrorCode::UnknownLeaderEpoch);
+            // Epochs agree, so the leader has not heard yet of a new replica: the follower asks again. So it does without
+            // an epoch, when nobody knows whose view is old.
+            return Err(if target.current_leader_epoch >= 0 {
+                ErrorCode::UnknownLeaderEpoch
+            } else {
+                ErrorCode::NotLeaderOrFollower
+            });
         }
         let read =
             partition.with_log(target.current_leader_epoch, params.only_leader, |_, log| {

@@ -204,7 +204,9 @@ impl ReplicaManager {
     /// Producers with state in a partition led here.
     pub fn producers(&self, topic: &str, partition: i32) -> Result<Vec<ProducerView>, ErrorCode> {
         let partition = self.partition(topic, partition)?;
-        partition.with_log(-1, true, |_, log| log.lock().active_producers())
+        let mut producers = partition.with_log(-1, true, |_, log| log.lock().active_producers())?;
+        producers.sort_unstable_by_key(|producer| producer.producer_id);
+        Ok(producers)
     }
 }
 

@@ -72,10 +72,11 @@ async fn the_longest_wait_ends_with_nothing() {
     assert!(part.records.as_ref().unwrap().is_empty());
 }
 
-/// An error does not wait, whatever else is asked.
+/// An error does not wait, whatever else is asked; a topic unknown here does not hurry the others.
 #[tokio::test]
 async fn errors_do_not_wait() {
     let rig = Rig::leading();
+    rig.lead("u", 1, &[ME], &[ME]);
     rig.know("elsewhere", Uuid::from_bytes([8; 16]), 2, 5, &[2]);
     for (topic, offset, expected) in [
         ("nowhere", 0, ErrorCode::UnknownTopicOrPartition),
@@ -84,7 +85,9 @@ async fn errors_do_not_wait() {
         ("t", -5, ErrorCode::OffsetOutOfRange),
     ] {
         let mut request = waiting(topic, offset, 1);
-        request.topics.push(fetch_topic("t", 0));
+        if topic != "nowhere" {
+            request.topics.push(fetch_topic("u", 0));
+        }
         let fetch = rig.fetch_request(10, request);
         let read = tokio::time::timeout(Duration::from_secs(30), fetch)
             .await
@@ -195,8 +198,18 @@ async fn consumers_see_what_is_replicated_followers_all() {
 async fn who_is_no_replica_is_no_follower() {
     let rig = Rig::new();
     rig.lead("t", 1, &[ME, 2], &[ME, 2]);
-    let read = rig.follower_fetch(9, "t", 0).await;
-    assert_eq!(error(read.error_code), ErrorCode::UnknownLeaderEpoch);
+    for (epoch, expected) in [
+        (-1, ErrorCode::NotLeaderOrFollower),
+        (1, ErrorCode::UnknownLeaderEpoch),
+    ] {
+        let mut request = FetchRequest {
+            replica_id: 9,
+            ..fetch_request("t", 0)
+        };
+        request.topics[0].partitions[0].current_leader_epoch = epoch;
+        let read = rig.fetch_request(12, request).await;
+        assert_eq!(error(read.responses[0].partitions[0].error_code), expected);
+    }
 }
 
 /// A consumer of version 11 or later may read from a follower, an older one and another follower may not.

@@ -125,7 +125,7 @@ async fn what_is_refused_and_how() {
             -1,
             "t",
             transactional,
-            ErrorCode::InvalidTxnState,
+            ErrorCode::TransactionalIdAuthorizationFailed,
         ),
         ("zstd", 7, 1, "t", zstd, ErrorCode::None),
         ("good", 3, 1, "t", good, ErrorCode::None),
