@@ -28,6 +28,9 @@ const MAX_BACKLOG: usize = 1 << 20;
 /// Buffers that a large message left are not kept.
 const KEEP_BUFFER: usize = 64 << 10;
 
+/// Pieces read and dropped at the end of a connection at most.
+const MAX_DRAINED: usize = 64;
+
 /// Why a connection ends.
 #[derive(Debug)]
 enum Ended {
@@ -78,6 +81,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, mut stream: TcpS
         arrived_us: 0,
     };
     let ended = task.run(&mut stream).await;
+    drain(&stream);
     if let Err(Ended::Fault(reason)) = ended {
         tracing::warn!(
             "connection of {} (session 0x{:x}) closed: {reason}",
@@ -418,6 +422,16 @@ impl ConnTask<'_> {
             );
             self.closing = true;
             self.conn.close(true);
+        }
+    }
+}
+
+/// Drops what the client sent behind its last request: unread, it would make the kernel reset the connection before the answer arrives.
+fn drain(stream: &TcpStream) {
+    let mut rest = [0; 4096];
+    for _ in 0..MAX_DRAINED {
+        if !matches!(stream.try_read(&mut rest), Ok(read) if read > 0) {
+            return;
         }
     }
 }

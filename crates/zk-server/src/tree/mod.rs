@@ -74,7 +74,6 @@ impl DataTree {
     fn add_config_node(&mut self) {
         let acl = self.acls.intern(Acl::read_only());
         let stat = StatPersisted {
-            version: 1,
             aversion: -1,
             ..StatPersisted::default()
         };
