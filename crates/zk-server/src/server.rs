@@ -51,7 +51,7 @@ pub enum Health {
     Stopped,
 }
 
-/// A running server. Dropping the handle stops it without waiting.
+/// A running server. Dropping the handle stops it; [`shutdown`](Self::shutdown) does so without blocking the thread.
 pub struct ZkServer {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -128,6 +128,10 @@ impl Drop for ZkServer {
     fn drop(&mut self) {
         self.accepting.abort();
         self.shared.queue.stop();
+        if let Some(committer) = self.committer.take() {
+            // So that the directory is free again.
+            let _ = committer.join();
+        }
         close_all(&self.shared);
     }
 }
