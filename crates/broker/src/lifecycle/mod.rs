@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::{Duration, Instant};
 
+use gracchus_log::cleaner::CleanerConfig;
 use gracchus_log::dirs::LogDirs;
 use gracchus_log::{LogManager, LogManagerConfig};
 use gracchus_registry::Registry;
@@ -305,6 +306,15 @@ async fn load_logs(
         },
         producer_id_expiration_ms: i64::from(config.producer_id_expiration_ms),
         max_transaction_timeout_ms: i64::from(config.transaction_max_timeout_ms),
+        cleaner: CleanerConfig {
+            enable: config.log_cleaner_enable,
+            dedupe_buffer_bytes: usize::try_from(config.log_cleaner_dedupe_buffer_size)
+                .unwrap_or(128 << 20),
+            load_factor: config.log_cleaner_io_buffer_load_factor,
+            io_buffer_bytes: usize::try_from(config.log_cleaner_io_buffer_size)
+                .unwrap_or(512 << 10),
+            max_bytes_per_second: config.log_cleaner_io_max_bytes_per_second,
+        },
         ..LogManagerConfig::default()
     };
     status.starting("loading logs");
