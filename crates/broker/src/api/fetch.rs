@@ -18,6 +18,7 @@ use super::leader_hint::{LeaderNode, leader_hint};
 use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::context::RequestContext;
+use crate::metadata::Snapshot;
 use crate::replica::ReplicaManager;
 use crate::replica::fetch::{FetchParams, FetchTarget, Read};
 use crate::replica::session::{
@@ -57,11 +58,12 @@ pub async fn answer(
     // Topics by name; ids that nobody knows are errors, the others are read.
     let by_id = ctx.api_version >= TOPIC_IDS_FROM;
     let wanted = context.wanted();
+    let cluster = replicas.metadata.snapshot();
     let mut targets = Vec::with_capacity(wanted.len());
     let mut places = Vec::with_capacity(wanted.len());
     let mut unknown = Vec::new();
     for (place, (key, wanted)) in wanted.iter().enumerate() {
-        match target(replicas, &params, key, wanted, by_id) {
+        match target(&cluster, &params, key, wanted, by_id) {
             Ok(target) => {
                 targets.push(target);
                 places.push(place);
@@ -197,13 +199,12 @@ fn names(replicas: &ReplicaManager, wanted: &[(SessionKey, Wanted)]) -> Vec<Opti
 }
 
 fn target(
-    replicas: &ReplicaManager,
+    snapshot: &Snapshot,
     params: &FetchParams,
     key: &SessionKey,
     wanted: &Wanted,
     by_id: bool,
 ) -> Result<FetchTarget, ErrorCode> {
-    let snapshot = replicas.metadata.snapshot();
     let topic = if !key.topic_id.is_zero() {
         snapshot
             .topic_name(&key.topic_id)

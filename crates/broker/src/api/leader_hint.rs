@@ -1,6 +1,6 @@
 //! Who leads instead: what clients that came to the wrong broker are told in the answer itself (KIP-951).
 
-use gracchus_kafka_proto::{ErrorCode, Uuid};
+use gracchus_kafka_proto::ErrorCode;
 
 use crate::context::RequestContext;
 use crate::replica::ReplicaManager;
@@ -57,11 +57,6 @@ pub fn leader_hint(
         leader_id,
         leader_epoch,
     }
-}
-
-/// The name of a topic that a request names by id, None if nobody here knows the id.
-pub fn topic_name(replicas: &ReplicaManager, id: &Uuid) -> Option<std::sync::Arc<str>> {
-    replicas.metadata.snapshot().topic_name(id).cloned()
 }
 
 /// Topics that clients must not write to.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use gracchus_kafka_proto::messages::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
     TopicProduceResponse,
@@ -11,7 +10,6 @@ use gracchus_kafka_proto::messages::produce_response::{
 use gracchus_kafka_proto::messages::{ProduceRequest, ProduceResponse};
 use gracchus_kafka_proto::{ErrorCode, Records};
 use gracchus_log::AppendOrigin;
-use gracchus_record::Batch;
 use gracchus_record::validate::{Fault, check_request};
 use tokio::time::Instant;
 
@@ -19,6 +17,7 @@ use super::leader_hint::{LeaderNode, is_internal, leader_hint};
 use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::context::RequestContext;
+use crate::metadata::Snapshot;
 use crate::net::Outcome;
 use crate::replica::ReplicaManager;
 use crate::replica::{AppendFailure, AppendOutcome, Partition};
@@ -56,12 +55,21 @@ pub async fn answer(
         return unauthorized(ctx, request);
     }
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let cluster = replicas.metadata.snapshot();
     let mut waits = Vec::new();
     let mut responses = Vec::with_capacity(request.topic_data.len());
     for topic in request.topic_data {
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
         for data in topic.partition_data {
-            let appended = append(replicas, ctx, acks, &topic.name, data.index, data.records);
+            let appended = append(
+                replicas,
+                &cluster,
+                ctx,
+                acks,
+                &topic.name,
+                data.index,
+                data.records,
+            );
             partitions.push(match appended {
                 Ok(AppendOutcome { partition, info }) => {
                     if acks == -1 {
@@ -106,19 +114,15 @@ pub async fn answer(
 }
 
 fn append(
-    replicas: &Arc<ReplicaManager>,
+    replicas: &ReplicaManager,
+    cluster: &Snapshot,
     ctx: &RequestContext,
     acks: i16,
     topic: &str,
     partition: i32,
     records: Option<Records>,
 ) -> Result<AppendOutcome, AppendFailure> {
-    if replicas
-        .metadata
-        .snapshot()
-        .partition(topic, partition)
-        .is_none()
-    {
+    if cluster.partition(topic, partition).is_none() {
         return Err(ErrorCode::UnknownTopicOrPartition.into());
     }
     let records = records
@@ -145,10 +149,16 @@ fn append(
     replicas.append(topic, partition, records, acks == -1, origin, now_ms())
 }
 
-/// The producer id of a transactional batch.
-fn transaction(records: &Bytes) -> Option<i64> {
-    let header = Batch::parse(records).ok()?.header;
-    header.is_transactional().then_some(header.producer_id)
+/// The producer id of a transactional batch of format v2, read in place: magic at 16, attributes at 21, id at 43.
+fn transaction(records: &[u8]) -> Option<i64> {
+    let number = |at: usize| {
+        records
+            .get(at..)?
+            .first_chunk()
+            .map(|bytes| i64::from_be_bytes(*bytes))
+    };
+    let is_transactional = records.get(22)? & 0x10 != 0;
+    (*records.get(16)? == 2 && is_transactional).then(|| number(43))?
 }
 
 fn has_transactional(request: &ProduceRequest) -> bool {

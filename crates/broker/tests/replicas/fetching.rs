@@ -431,3 +431,97 @@ async fn aborted_transactions_are_listed_for_read_committed_only() {
     assert_eq!(part.aborted_transactions, Some(Vec::new()));
     assert_eq!((values(part).len(), part.last_stable_offset), (1, 1));
 }
+
+/// Waits though the offset lies at the end of rolled segments, and goes on with the first byte.
+#[tokio::test]
+async fn the_end_of_a_rolled_log_is_waited_at() {
+    let rig = Rig::with(&[("log.segment.bytes", "100")]);
+    rig.lead("t", 1, &[ME], &[ME]);
+    for value in ["a", "b", "c"] {
+        rig.produce("t", batch(&[value])).await;
+    }
+    let fetch = rig.fetch_request(11, waiting("t", 3, 1));
+    let mut fetch = std::pin::pin!(fetch);
+    for _ in 0..3 {
+        assert!(is_parked(fetch.as_mut()).await);
+    }
+    rig.produce("t", batch(&["d"])).await;
+    let read = fetch.await;
+    assert_eq!(
+        values(&read.responses[0].partitions[0]),
+        [(3, "d".to_owned())]
+    );
+}
+
+/// A follower is parked at the end, and answered when the high watermark it is told could rise, or new records come.
+#[tokio::test]
+async fn followers_park_too() {
+    let rig = Rig::new();
+    rig.lead("t", 1, &[ME, 2], &[ME, 2]);
+    let request = FetchRequest {
+        replica_id: 2,
+        ..waiting("t", 0, 1)
+    };
+    let fetch = rig.fetch_request(12, request);
+    let mut fetch = std::pin::pin!(fetch);
+    assert!(is_parked(fetch.as_mut()).await);
+    rig.produce("t", batch(&["a"])).await;
+    assert_eq!(values(&fetch.await.responses[0].partitions[0]).len(), 1);
+}
+
+/// Role changes answer parked fetches: with the error, or with what the new role may say.
+#[tokio::test]
+async fn parked_fetches_hear_of_lost_leadership() {
+    let rig = Rig::leading();
+    let fetch = rig.fetch_request(10, waiting("t", 0, 1));
+    let mut fetch = std::pin::pin!(fetch);
+    assert!(is_parked(fetch.as_mut()).await);
+    rig.follow("t", 2, 2);
+    let read = fetch.await;
+    assert_eq!(
+        error(read.responses[0].partitions[0].error_code),
+        ErrorCode::NotLeaderOrFollower
+    );
+}
+
+async fn is_parked<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
+    std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
+/// Message sets of old producers are stored as format v2 and read back in any.
+#[tokio::test]
+async fn old_producers_and_consumers() {
+    use gracchus_record::{Codec, LegacyBuilder, NewRecord};
+    for (version, magic) in [(0, 0), (1, 0), (2, 1)] {
+        for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4] {
+            let rig = Rig::leading();
+            let records = ["a", "b"].map(|value| NewRecord {
+                timestamp: crate::rig::NOW,
+                key: None,
+                value: Some(value.as_bytes()),
+                headers: Default::default(),
+            });
+            let builder = LegacyBuilder {
+                magic,
+                codec,
+                append_time: None,
+            };
+            let set = builder.build(0, &records).unwrap();
+            let answer = rig.produce_as(version, 1, "t", set).await;
+            assert_eq!(
+                (error(answer.error_code), answer.base_offset),
+                (ErrorCode::None, 0),
+                "v{version} {codec:?}"
+            );
+            for fetch_version in [0, 2, 4, 12] {
+                let read = rig.fetch(fetch_version, "t", 0).await;
+                let expected = [(0, "a".to_owned()), (1, "b".to_owned())];
+                assert_eq!(
+                    values(&read),
+                    expected,
+                    "v{version} {codec:?} as v{fetch_version}"
+                );
+            }
+        }
+    }
+}
