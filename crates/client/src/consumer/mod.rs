@@ -172,6 +172,14 @@ impl Consumer {
         }));
     }
 
+    /// Reads these too, from then on; those that it reads already stay where they are.
+    pub fn assign_more(&mut self, partitions: &[(TopicPartition, Option<i64>)]) {
+        for (tp, at) in partitions {
+            let position = at.map_or(Position::UNKNOWN, Position::at);
+            self.positions.entry(tp.clone()).or_insert(position);
+        }
+    }
+
     fn take_assignment(&mut self, partitions: impl Iterator<Item = (TopicPartition, Position)>) {
         self.positions = partitions.collect();
         self.buffer.clear();

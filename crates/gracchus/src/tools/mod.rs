@@ -1,8 +1,78 @@
-//! The `kafka-*.sh` tools, by the names `topics`, `groups`, `configs`, `produce`, `consume`, `dump-log`.
+//! The `kafka-*.sh` tools, by the names `topics`, `groups`, `configs`, `produce`, `consume`, `dump-log`. Flags, output
+//! and exit codes are those of Kafka 3.9's tools, so that scripts which call those go on working.
+
+mod arguments;
+mod configs;
+mod consume;
+mod dump_log;
+mod groups;
+mod produce;
+mod stored;
+mod topics;
 
 use std::process::ExitCode;
 
+/// Why a tool stops early.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Client(#[from] gracchus_client::ClientError),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The command line asks for something that cannot be.
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Failure {
+    fn usage(text: impl Into<String>) -> Self {
+        Failure::Usage(text.into())
+    }
+
+    fn other(text: impl Into<String>) -> Self {
+        Failure::Other(text.into())
+    }
+
+    /// Nobody reads the output any more, which is no failure worth a word.
+    fn is_closed_output(&self) -> bool {
+        matches!(self, Failure::Io(e) if e.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+}
+
 /// Runs the tool of that name; None if there is none.
-pub fn run(_name: &str, _arguments: &[String]) -> Option<ExitCode> {
-    None
+pub fn run(name: &str, arguments: &[String]) -> Option<ExitCode> {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    };
+    if ![
+        "topics", "groups", "configs", "produce", "consume", "dump-log",
+    ]
+    .contains(&name)
+    {
+        return None;
+    }
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            eprintln!("{e}");
+            return Some(ExitCode::FAILURE);
+        }
+    };
+    let code = runtime.block_on(async {
+        match name {
+            "topics" => topics::run(arguments).await,
+            "groups" => groups::run(arguments).await,
+            "configs" => configs::run(arguments).await,
+            "produce" => produce::run(arguments).await,
+            "consume" => consume::run(arguments).await,
+            _ => dump_log::run(arguments),
+        }
+    });
+    // a thread may still be blocked in a read of standard input
+    runtime.shutdown_background();
+    Some(ExitCode::from(code))
 }
