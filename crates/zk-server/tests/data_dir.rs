@@ -16,17 +16,29 @@ use std::path::{Path, PathBuf};
 use support::*;
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name)
 }
 
 /// Unpacks the golden directories: plain ustar, regular files only.
 fn unpack(into: &Path) {
     let mut tar = Vec::new();
-    GzDecoder::new(fs::File::open(golden("datadir.tar.gz")).unwrap()).read_to_end(&mut tar).unwrap();
+    GzDecoder::new(fs::File::open(golden("datadir.tar.gz")).unwrap())
+        .read_to_end(&mut tar)
+        .unwrap();
     let mut rest = &tar[..];
     while rest.len() >= 512 && rest[0] != 0 {
-        let text = |from: usize, to: usize| String::from_utf8_lossy(&rest[from..to]).trim_matches(['\0', ' ']).to_owned();
-        let (name, size, kind) = (text(0, 100), usize::from_str_radix(&text(124, 136), 8).unwrap(), rest[156]);
+        let text = |from: usize, to: usize| {
+            String::from_utf8_lossy(&rest[from..to])
+                .trim_matches(['\0', ' '])
+                .to_owned()
+        };
+        let (name, size, kind) = (
+            text(0, 100),
+            usize::from_str_radix(&text(124, 136), 8).unwrap(),
+            rest[156],
+        );
         let path = into.join(name);
         if kind == b'0' || kind == 0 {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -53,7 +65,8 @@ fn hex(data: &[u8]) -> String {
 }
 
 fn compare(tree: &DataTree, file: &str) {
-    let expected: Value = serde_json::from_reader(GzDecoder::new(fs::File::open(golden(file)).unwrap())).unwrap();
+    let expected: Value =
+        serde_json::from_reader(GzDecoder::new(fs::File::open(golden(file)).unwrap())).unwrap();
     assert_eq!(tree.last_zxid(), expected["lastZxid"].as_i64().unwrap());
     let sessions = expected["sessions"].as_object().unwrap();
     assert_eq!(tree.sessions().len(), sessions.len());
@@ -64,12 +77,23 @@ fn compare(tree: &DataTree, file: &str) {
     let nodes = expected["nodes"].as_object().unwrap();
     assert_eq!(tree.node_count(), nodes.len());
     for (path, expected) in nodes {
-        let node = tree.get(path).unwrap_or_else(|| panic!("{path} is missing"));
+        let node = tree
+            .get(path)
+            .unwrap_or_else(|| panic!("{path} is missing"));
         // Quota figures are recomputed by ZooKeeper at load; here they stay as written.
         if !path.ends_with("/zookeeper_stats") {
-            assert_eq!(node.data.as_deref().map(hex), expected["data_hex"].as_str().map(str::to_owned), "data of {path}");
+            assert_eq!(
+                node.data.as_deref().map(hex),
+                expected["data_hex"].as_str().map(str::to_owned),
+                "data of {path}"
+            );
         }
-        let acl: Vec<_> = node.acl.entries.iter().map(|acl| serde_json::json!([acl.perms, acl.id.scheme, acl.id.id])).collect();
+        let acl: Vec<_> = node
+            .acl
+            .entries
+            .iter()
+            .map(|acl| serde_json::json!([acl.perms, acl.id.scheme, acl.id.id]))
+            .collect();
         assert_eq!(Value::from(acl), expected["acl"], "list of {path}");
         let (stored, wire) = (&expected["storedStat"], node.wire_stat());
         let s = &node.stat;
@@ -85,8 +109,16 @@ fn compare(tree: &DataTree, file: &str) {
         ] {
             assert_eq!(Some(value), stored[name].as_i64(), "{name} of {path}");
         }
-        assert_eq!(Some(i64::from(wire.cversion)), expected["wireStat"]["cversion"].as_i64(), "cversion of {path}");
-        assert_eq!(Some(i64::from(wire.num_children)), expected["wireStat"]["numChildren"].as_i64(), "children of {path}");
+        assert_eq!(
+            Some(i64::from(wire.cversion)),
+            expected["wireStat"]["cversion"].as_i64(),
+            "cversion of {path}"
+        );
+        assert_eq!(
+            Some(i64::from(wire.num_children)),
+            expected["wireStat"]["numChildren"].as_i64(),
+            "children of {path}"
+        );
         let kind = match node.kind() {
             Kind::Persistent => "persistent",
             Kind::Ephemeral(_) => "ephemeral",
@@ -145,7 +177,10 @@ fn compressed_snapshots_hold_the_same() {
     let dir = tmp.path().join("compressed");
     let dump = |name: &str| {
         let tree = gracchus_zk_server::store::snapshot_reader::read(&dir.join(name), 0x38).unwrap();
-        let mut nodes: Vec<_> = ["/", "/plain", "/deep/a/b/c", "/acl-mixed"].iter().map(|path| format!("{:?}", tree.get(path).map(|n| (&n.data, n.stat)))).collect();
+        let mut nodes: Vec<_> = ["/", "/plain", "/deep/a/b/c", "/acl-mixed"]
+            .iter()
+            .map(|path| format!("{:?}", tree.get(path).map(|n| (&n.data, n.stat))))
+            .collect();
         nodes.push(tree.node_count().to_string());
         nodes
     };
@@ -164,10 +199,18 @@ fn damage_in_the_middle_is_refused_by_name() {
     fs::write(&path, &bytes).unwrap();
     let error = load(&config).unwrap_err();
     match &error {
-        StoreError::CorruptLog { path: named, offset: 16, .. } => assert_eq!(named, &path),
+        StoreError::CorruptLog {
+            path: named,
+            offset: 16,
+            ..
+        } => assert_eq!(named, &path),
         other => panic!("{other}"),
     }
-    assert_eq!(fs::read(&path).unwrap(), bytes, "nothing on disk may change");
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        bytes,
+        "nothing on disk may change"
+    );
 }
 
 #[test]
@@ -176,8 +219,13 @@ fn logs_without_a_snapshot_are_refused_unless_trusted() {
     let config = variant(tmp.path(), "clean");
     fs::remove_file(config.snap_dir().join("snapshot.0")).unwrap();
     fs::remove_file(config.snap_dir().join("snapshot.26")).unwrap();
-    assert!(matches!(load(&config), Err(StoreError::LogsWithoutSnapshot { .. })));
-    let tree = recovery::recover(&DataDir::open(&config).unwrap(), true).unwrap().tree;
+    assert!(matches!(
+        load(&config),
+        Err(StoreError::LogsWithoutSnapshot { .. })
+    ));
+    let tree = recovery::recover(&DataDir::open(&config).unwrap(), true)
+        .unwrap()
+        .tree;
     compare(&tree, "clean.tree.json.gz");
 }
 
@@ -206,7 +254,11 @@ fn restarts_snapshots_and_purges_lose_nothing() {
         }
     }
     let dir = DataDir::open(&config).unwrap();
-    assert_eq!(dir.snapshots().unwrap().len(), 3, "old snapshots are purged");
+    assert_eq!(
+        dir.snapshots().unwrap().len(),
+        3,
+        "old snapshots are purged"
+    );
     let tree = recovery::recover(&dir, false).unwrap().tree;
     assert_eq!(tree.node_count(), expected.len() + 4);
     assert_eq!(tree.sessions().len(), 6, "sessions live on");
@@ -240,7 +292,10 @@ fn start_errors_say_what_to_do_and_change_nothing() {
     let first = Server::start(config(tmp.path()));
     // A second process on the directory.
     let error = Server::try_start(config(tmp.path())).err().unwrap();
-    assert!(matches!(error, StartError::Store(StoreError::Locked { .. })), "{error}");
+    assert!(
+        matches!(error, StartError::Store(StoreError::Locked { .. })),
+        "{error}"
+    );
     // A port in use: the directory is not even made.
     let mut taken = config(&tmp.path().join("other"));
     taken.client_address = first.address;
@@ -263,16 +318,24 @@ fn a_log_that_cannot_be_written_refuses_writes_until_it_can() {
     let dir = config.log_dir();
     fs::create_dir_all(&dir).unwrap();
     let server = Server::start(config.clone());
-    let full = |zxid: i64| std::os::unix::fs::symlink("/dev/full", dir.join(format!("log.{zxid:x}"))).unwrap();
+    let full = |zxid: i64| {
+        std::os::unix::fs::symlink("/dev/full", dir.join(format!("log.{zxid:x}"))).unwrap()
+    };
     full(1);
     let mut client = server.client();
-    assert_ne!(client.session.session_id, 0, "a session for reading is granted all the same");
+    assert_ne!(
+        client.session.session_id, 0,
+        "a session for reading is granted all the same"
+    );
     full(1);
     assert_eq!(client.create("/a", b"x", 0), -1, "a refused write");
     full(1);
     assert_eq!(client.get("/a"), Err(-101), "reads go on");
     assert_eq!(client.create("/a", b"x", 0), -1);
-    assert!(matches!(server.handle().health(), gracchus_zk_server::Health::ReadOnly { .. }));
+    assert!(matches!(
+        server.handle().health(),
+        gracchus_zk_server::Health::ReadOnly { .. }
+    ));
     // Space returns.
     assert_eq!(client.create("/a", b"x", 0), 0);
     assert_eq!(client.get("/a").unwrap(), &b"x"[..]);
@@ -280,5 +343,8 @@ fn a_log_that_cannot_be_written_refuses_writes_until_it_can() {
     server.stop();
     let tree = load(&config).unwrap().tree;
     assert!(tree.get("/a").is_some());
-    assert!(tree.sessions().contains_key(&client.session.session_id), "the session is logged by now");
+    assert!(
+        tree.sessions().contains_key(&client.session.session_id),
+        "the session is logged by now"
+    );
 }

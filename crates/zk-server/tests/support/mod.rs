@@ -184,3 +184,20 @@ impl Client {
         self.receive().is_none()
     }
 }
+
+impl Client {
+    /// `None` if the connection is refused, reset or closed.
+    pub fn handshake_or_refused(address: SocketAddr) -> Option<Client> {
+        let mut stream = TcpStream::connect(address).ok()?;
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .ok()?;
+        send_frame(&mut stream, &connect_request(5000).to_bytes()).ok()?;
+        let session = ConnectResponse::from_bytes(read_frame(&mut stream)?).ok()?;
+        Some(Client {
+            stream,
+            session,
+            next_xid: 1,
+        })
+    }
+}
