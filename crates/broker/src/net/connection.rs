@@ -71,9 +71,11 @@ pub async fn serve<S: Service>(
             tokio::time::sleep(left).await;
         }
     };
+    // a token of its own: every wake-up looks at it, and the shared one's lock would be everybody's
+    let stop = shared.stop.child_token();
     let reason = tokio::select! {
         biased;
-        () = shared.stop.cancelled() => return,
+        () = stop.cancelled() => return,
         reason = exchange(&mut stream, &info, &*service, &shared, &activity) => reason,
         () = idle => {
             tracing::debug!(client = %info.peer, listener = %info.listener_name, "closed an idle connection");
@@ -140,4 +142,22 @@ fn is_disconnect(error: &std::io::Error) -> bool {
         error.kind(),
         BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | TimedOut
     )
+}
+
+#[cfg(test)]
+mod tests {
+    /// An idle connection costs its task: what the handlers keep across their waits must not grow it unseen.
+    #[test]
+    fn a_connection_is_small() {
+        fn size<T>(_: impl FnOnce(tokio::net::TcpStream) -> T) -> usize {
+            std::mem::size_of::<T>()
+        }
+        type Broker = std::sync::Arc<crate::Broker>;
+        let bytes = size(|stream| super::serve::<Broker>(stream, missing(), missing(), missing()));
+        assert!(bytes < 4096, "{bytes} bytes");
+    }
+
+    fn missing<T>() -> T {
+        unreachable!("only types are looked at")
+    }
 }
