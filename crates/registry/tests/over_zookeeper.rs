@@ -1,5 +1,7 @@
 //! The registry against a real server: `ZOOKEEPER=host:port cargo test -p gracchus-registry -- --ignored`.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use bytes::Bytes;
 use gracchus_registry::entity::ConfigEntity;
 use gracchus_registry::json::*;

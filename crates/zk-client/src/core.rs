@@ -254,6 +254,10 @@ impl<T> SessionCore<T> {
                 }
             }
             Waiting::Caller { op, done, .. } => {
+                if let (Op::AddAuth { scheme, auth }, Some(_)) = (&op, error) {
+                    // refused: sent again on the next connection it would cut that one too
+                    self.auth.retain(|(s, a)| (s, a) != (scheme, auth));
+                }
                 let result = match error {
                     None => Ok(op.decode(&self.chroot, &mut r)?),
                     Some(error) => Err(error),
