@@ -36,9 +36,8 @@ impl Snapshots {
     }
 
     fn draw(&mut self) {
-        let half = |limit: u64| limit / 2 + rand::random_range(0..(limit / 2).max(1));
-        self.txn_threshold = half(self.snap_count);
-        self.byte_threshold = self.size_limit.map_or(u64::MAX, half);
+        self.txn_threshold = drawn(self.snap_count);
+        self.byte_threshold = self.size_limit.map_or(u64::MAX, drawn);
     }
 
     pub fn is_due(&self, txns: u64, bytes: u64) -> bool {
@@ -78,6 +77,11 @@ impl Snapshots {
             let _ = thread.join();
         }
     }
+}
+
+/// Between half of a limit and the limit.
+fn drawn(limit: u64) -> u64 {
+    limit / 2 + rand::random_range(0..(limit / 2).max(1))
 }
 
 fn write(shared: &Shared, dir: &DataDir, keep: Option<usize>) {

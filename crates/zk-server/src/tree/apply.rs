@@ -255,15 +255,27 @@ impl DataTree {
         parent.stat.pzxid = parent.stat.pzxid.max(zxid);
         parent.remove_child(key);
         let parent_acl = parent.acl.clone();
-        let node = self.nodes.remove(key).ok_or(ZkError::NoNode)?;
-        self.unindex(key, node.kind());
-        self.data_size = self.data_size.saturating_sub(size_of(key, &node.data));
+        let node = self.take(key).ok_or(ZkError::NoNode)?;
+        // Children here are of a later node of this path that a fuzzy snapshot held; the log makes them again.
+        let mut above: Vec<Arc<str>> = node.child_paths().cloned().collect();
+        while let Some(key) = above.pop() {
+            if let Some(child) = self.take(&key) {
+                above.extend(child.child_paths().cloned());
+            }
+        }
         sink(Change::Deleted {
             path: key,
             acl: &node.acl,
             parent_acl: &parent_acl,
         });
         Ok(())
+    }
+
+    fn take(&mut self, key: &str) -> Option<Node> {
+        let node = self.nodes.remove(key)?;
+        self.unindex(key, node.kind());
+        self.data_size = self.data_size.saturating_sub(size_of(key, &node.data));
+        Some(node)
     }
 
     fn set_data(

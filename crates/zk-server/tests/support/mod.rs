@@ -133,14 +133,18 @@ impl Client {
     }
 
     pub fn send(&mut self, op: OpCode, body: &impl Jute) -> i32 {
+        self.try_send(op, body).unwrap()
+    }
+
+    pub fn try_send(&mut self, op: OpCode, body: &impl Jute) -> std::io::Result<i32> {
         let xid = self.next_xid;
         self.next_xid += 1;
         let mut frame = BytesMut::new();
         frame.put_i32(xid);
         frame.put_i32(op.code());
         body.write(&mut frame);
-        send_frame(&mut self.stream, &frame).unwrap();
-        xid
+        send_frame(&mut self.stream, &frame)?;
+        Ok(xid)
     }
 
     /// The next reply or event: its header and body.
