@@ -37,6 +37,41 @@ impl ControllerShell {
 
     /// Resigns and stops.
     pub async fn stop(&self) {}
+
+    /// Is this broker the active controller? Requests that only it may carry out answer NOT_CONTROLLER otherwise.
+    pub fn is_active(&self) -> bool {
+        false
+    }
+
+    /// AlterPartition (56), by the active controller; `version` decides between names and topic ids and some error codes.
+    pub async fn alter_partition(
+        &self,
+        _request: gracchus_kafka_proto::messages::AlterPartitionRequest,
+        _version: i16,
+    ) -> gracchus_kafka_proto::messages::AlterPartitionResponse {
+        gracchus_kafka_proto::messages::AlterPartitionResponse {
+            error_code: ErrorCode::NotController.code(),
+            ..Default::default()
+        }
+    }
+
+    /// A block of producer ids for a broker: first id and length.
+    pub async fn allocate_producer_ids(
+        &self,
+        _broker_id: i32,
+        _broker_epoch: i64,
+    ) -> Result<(i64, i32), ErrorCode> {
+        Err(ErrorCode::NotController)
+    }
+
+    /// ControlledShutdown (7): moves leaders away; answers the partitions that the broker still leads.
+    pub async fn controlled_shutdown(
+        &self,
+        _broker_id: i32,
+        _broker_epoch: i64,
+    ) -> Result<Vec<(String, i32)>, ErrorCode> {
+        Err(ErrorCode::NotController)
+    }
 }
 
 /// Creates topics that a client named and that do not exist yet, with the broker's defaults; answers once the znodes are
