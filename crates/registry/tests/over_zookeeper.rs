@@ -1,4 +1,4 @@
-//! The registry against a real server: `ZOOKEEPER=host:port cargo test -p gracchus-registry -- --ignored`.
+//! The registry over a coordination server in this process, or over another: `ZOOKEEPER=host:port cargo test -p gracchus-registry`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,12 +10,43 @@ use gracchus_registry::registry::*;
 use gracchus_registry::{ANY_VERSION, Registry, RegistryError, ZkOp, ZkReply, paths};
 use gracchus_zk_client::{EventReceiver, SessionState, ZkClient, ZkConfig, ZkError, ZkEvent};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The server that all tests share; it lives as long as the test process.
+fn server() -> String {
+    static SERVER: OnceLock<String> = OnceLock::new();
+    let start = || {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+            .unwrap()
+            .keep();
+        let mut config = gracchus_zk_server::ZkConfig::new(dir);
+        config.client_address = "127.0.0.1:0".parse().unwrap();
+        config.tick_time_ms = 500;
+        let (told, address) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(async {
+                let server = gracchus_zk_server::ZkServer::start(config).await.unwrap();
+                told.send(server.local_addr().to_string()).unwrap();
+                std::future::pending::<()>().await;
+            });
+        });
+        address.recv().unwrap()
+    };
+    std::env::var("ZOOKEEPER").unwrap_or_else(|_| SERVER.get_or_init(start).clone())
+}
 
 /// A chroot of its own for each test, made anew.
 async fn fresh(name: &str) -> (Registry, EventReceiver, ZkConfig) {
-    let server = std::env::var("ZOOKEEPER").expect("ZOOKEEPER=host:port");
-    let mut config = ZkConfig::new(format!("{server}/registry-test/{name}").parse().unwrap());
+    let mut config = ZkConfig::new(
+        format!("{}/registry-test/{name}", server())
+            .parse()
+            .unwrap(),
+    );
     config.session_timeout = Duration::from_secs(6);
     let mut root = config.clone();
     root.connect.chroot = String::new();
@@ -47,7 +78,6 @@ fn registration(port: i32) -> BrokerRegistration {
 }
 
 #[tokio::test]
-#[ignore = "needs ZOOKEEPER=host:port"]
 async fn start_paths_have_null_data_and_kafkas_order() {
     let (registry, _events, _) = fresh("paths").await;
     registry.create_paths_at_start().await.unwrap();
@@ -71,7 +101,6 @@ async fn start_paths_have_null_data_and_kafkas_order() {
 }
 
 #[tokio::test]
-#[ignore = "needs ZOOKEEPER=host:port"]
 async fn the_cluster_id_is_made_once() {
     let (registry, _events, _) = fresh("cluster").await;
     assert_eq!(registry.cluster_id().await.unwrap(), None);
@@ -91,7 +120,6 @@ async fn the_cluster_id_is_made_once() {
 }
 
 #[tokio::test]
-#[ignore = "needs ZOOKEEPER=host:port"]
 async fn a_stale_registration_is_told_and_can_be_taken_over() {
     // a process that dies without closing its session: a runtime of its own, dropped
     let first = tokio::runtime::Runtime::new().unwrap();
@@ -166,7 +194,6 @@ async fn a_stale_registration_is_told_and_can_be_taken_over() {
 }
 
 #[tokio::test]
-#[ignore = "needs ZOOKEEPER=host:port"]
 async fn topics_are_created_and_states_written_conditionally() {
     let (registry, _events, _) = fresh("topics").await;
     registry.create_paths_at_start().await.unwrap();
@@ -286,7 +313,6 @@ async fn topics_are_created_and_states_written_conditionally() {
 }
 
 #[tokio::test]
-#[ignore = "needs ZOOKEEPER=host:port"]
 async fn elections_raise_the_epoch_and_fences_hold() {
     let (registry, _events, config) = fresh("election").await;
     assert_eq!(
@@ -341,7 +367,6 @@ async fn elections_raise_the_epoch_and_fences_hold() {
 }
 
 #[tokio::test]
-#[ignore = "needs ZOOKEEPER=host:port"]
 async fn configs_need_a_controller_and_leave_notices() {
     let (registry, _events, _) = fresh("configs").await;
     registry.create_paths_at_start().await.unwrap();
@@ -434,7 +459,6 @@ async fn configs_need_a_controller_and_leave_notices() {
 }
 
 #[tokio::test]
-#[ignore = "needs ZOOKEEPER=host:port"]
 async fn producer_id_blocks_are_never_given_twice() {
     let (registry, _events, config) = fresh("pids").await;
     registry.create_paths_at_start().await.unwrap();
@@ -468,7 +492,6 @@ async fn producer_id_blocks_are_never_given_twice() {
 }
 
 #[tokio::test]
-#[ignore = "needs ZOOKEEPER=host:port"]
 async fn the_first_event_is_the_session() {
     let (registry, mut events, _) = fresh("events").await;
     registry.zk().exists("/x", true).await.unwrap();
@@ -486,4 +509,166 @@ async fn the_first_event_is_the_session() {
         "the event comes before the reply"
     );
     registry.zk().close().await;
+}
+
+/// Stands between client and server; when told to, it swallows the next answer and cuts the connection.
+#[derive(Clone, Default)]
+struct Proxy {
+    swallow: Arc<AtomicBool>,
+    cuts: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    async fn start(server: String) -> (Proxy, u16) {
+        let proxy = Proxy::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let this = proxy.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(&server).await.unwrap();
+                tokio::spawn(this.clone().pass(client, server));
+            }
+        });
+        (proxy, port)
+    }
+
+    async fn pass(self, client: TcpStream, server: TcpStream) {
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = server.into_split();
+        let mut there = vec![0; 65536];
+        let mut back = vec![0; 65536];
+        loop {
+            tokio::select! {
+                read = from_client.read(&mut there) => match read {
+                    Ok(n) if n > 0 => to_server.write_all(&there[..n]).await.unwrap(),
+                    _ => return,
+                },
+                read = from_server.read(&mut back) => match read {
+                    Ok(n) if n > 0 => {
+                        if self.swallow.swap(false, Ordering::SeqCst) {
+                            self.cuts.fetch_add(1, Ordering::SeqCst);
+                            return;
+                        }
+                        to_client.write_all(&back[..n]).await.unwrap();
+                    }
+                    _ => return,
+                },
+            }
+        }
+    }
+
+    /// Loses the answer to what is asked next.
+    fn lose_next(&self) {
+        self.swallow.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_counts_once() {
+    let (direct, _events, config) = fresh("lost").await;
+    direct.create_paths_at_start().await.unwrap();
+    let (proxy, port) = Proxy::start(server()).await;
+    let mut through = config.clone();
+    through.connect.servers = vec![("127.0.0.1".into(), port)];
+    let (zk, _events) = ZkClient::start(through);
+    let registry = Registry::new(zk, false);
+    registry.cluster_id().await.unwrap(); // connected
+
+    let data = Some(Bytes::from_static(b"x"));
+    proxy.lose_next();
+    let create = ZkOp::Create {
+        path: "/e".into(),
+        data: data.clone(),
+        mode: CreateMode::Ephemeral,
+    };
+    assert!(
+        matches!(registry.execute_one(create).await, Ok(ZkReply::Created { path, stat }) if path == "/e" && stat.ephemeral_owner != 0)
+    );
+    proxy.lose_next();
+    let set = ZkOp::SetData {
+        path: "/e".into(),
+        data: Some(Bytes::from_static(b"y")),
+        version: 0,
+    };
+    assert!(matches!(registry.execute_one(set).await, Ok(ZkReply::Set(stat)) if stat.version == 1));
+    proxy.lose_next();
+    assert_eq!(
+        registry.elect(7, 5).await.unwrap(),
+        Election::Won {
+            epoch: 1,
+            epoch_version: 1
+        }
+    );
+    proxy.lose_next();
+    let step = MultiStep::Create {
+        path: "/fenced".into(),
+        data: data.clone(),
+        mode: CreateMode::Persistent,
+    };
+    let done = vec![
+        MultiReply::Checked,
+        MultiReply::Created {
+            path: "/fenced".into(),
+        },
+    ];
+    assert_eq!(
+        registry.execute_one(ZkOp::fenced(1, step)).await,
+        Ok(ZkReply::Multi(done))
+    );
+    proxy.lose_next();
+    assert_eq!(
+        registry
+            .execute_one(ZkOp::Delete {
+                path: "/e".into(),
+                version: 1
+            })
+            .await,
+        Ok(ZkReply::Deleted)
+    );
+    proxy.lose_next();
+    let RegisterOutcome::Registered { epoch } =
+        registry.register_broker(7, &registration(9)).await.unwrap()
+    else {
+        unreachable!("own registration taken for another's")
+    };
+    assert_eq!(
+        direct.broker(7).await.unwrap(),
+        Some((registration(9), epoch))
+    );
+    // a whole batch: parents first, all lost at once
+    proxy.lose_next();
+    let ops = (0..500)
+        .map(|n| {
+            ZkOp::create(
+                if n == 0 {
+                    "/p".into()
+                } else {
+                    format!("/p/{n}")
+                },
+                data.clone(),
+            )
+        })
+        .collect();
+    assert!(registry.execute(ops).await.iter().all(Result::is_ok));
+    assert_eq!(direct.children("/p", false).await.unwrap().len(), 499);
+    assert_eq!(proxy.cuts.load(Ordering::SeqCst), 7);
+    // somebody else's content is not taken for one's own
+    direct
+        .zk()
+        .set_data("/fenced", Some(Bytes::from_static(b"other")), -1)
+        .await
+        .unwrap();
+    proxy.lose_next();
+    let set = ZkOp::SetData {
+        path: "/fenced".into(),
+        data,
+        version: 0,
+    };
+    assert_eq!(
+        registry.execute_one(set).await.unwrap_err().error,
+        ZkError::BadVersion
+    );
+    registry.zk().close().await;
+    direct.zk().close().await;
 }
