@@ -174,7 +174,11 @@ impl LogDir {
     fn open(path: &Path) -> Result<Self, StartError> {
         std::fs::create_dir_all(path).map_err(|e| LogError::io("create", path, e))?;
         let lock_path = path.join(LOCK);
-        let lock = disk::open(&lock_path, true)?;
+        let lock = match disk::open(&lock_path, true) {
+            // A full disk has no room for the lock's file: the directory itself is locked.
+            Err(error) if error.is_out_of_space() => disk::open_read(path)?,
+            opened => opened?,
+        };
         disk::lock_exclusive(&lock)
             .map_err(|e| LogError::io("lock", &lock_path, e))?
             .ok_or_else(|| StartError::Locked {

@@ -21,6 +21,16 @@ pub(crate) fn open(path: &Path, create: bool) -> Result<File, LogError> {
         .map_err(|e| LogError::io("open", path, e))
 }
 
+/// Makes a file of `len` zeros; what was in one of that name is gone.
+pub(crate) fn make(path: &Path, len: u64) -> Result<(), LogError> {
+    let file = File::create(path).map_err(|e| LogError::io("create", path, e))?;
+    if len > 0 {
+        file.set_len(len)
+            .map_err(|e| LogError::io("size", path, e))?;
+    }
+    Ok(())
+}
+
 pub(crate) fn open_read(path: &Path) -> Result<File, LogError> {
     File::open(path).map_err(|e| LogError::io("open", path, e))
 }
@@ -121,6 +131,15 @@ pub enum Sync {
 
 /// Replaces a file at once: `<path>.tmp`, then rename.
 pub(crate) fn replace(path: &Path, bytes: &[u8], sync: Sync) -> Result<(), LogError> {
+    // Where there is none yet and a torn one would be noticed, it is written in its place.
+    if sync == Sync::PageCache
+        && let Ok(file) = File::create_new(path)
+    {
+        return file.write_all_at(bytes, 0).map_err(|e| {
+            let _ = std::fs::remove_file(path);
+            LogError::io("write", path, e)
+        });
+    }
     let mut name = path.as_os_str().to_os_string();
     name.push(".tmp");
     let temporary = PathBuf::from(name);
@@ -172,10 +191,14 @@ pub(crate) fn lock_exclusive(file: &File) -> io::Result<Option<()>> {
     use rustix::fs::{FlockOperation, fcntl_lock, flock};
     let refused =
         |e: rustix::io::Errno| e == rustix::io::Errno::WOULDBLOCK || e == rustix::io::Errno::ACCESS;
-    for result in [
-        flock(file, FlockOperation::NonBlockingLockExclusive),
-        fcntl_lock(file, FlockOperation::NonBlockingLockExclusive),
-    ] {
+    let is_dir = file.metadata()?.is_dir(); // which POSIX does not lock
+    let operation = FlockOperation::NonBlockingLockExclusive;
+    let posix = if is_dir {
+        Ok(())
+    } else {
+        fcntl_lock(file, operation)
+    };
+    for result in [flock(file, operation), posix] {
         match result {
             Ok(()) => {}
             Err(e) if refused(e) => return Ok(None),

@@ -30,6 +30,9 @@ pub enum LogError {
         stored: String,
         asked: String,
     },
+    /// The log was deleted while it was in use.
+    #[error("the log in {} was deleted", dir.display())]
+    Deleted { dir: PathBuf },
     #[error("no log directory is online")]
     NoDirOnline,
     /// Another operation changed the log meanwhile; nothing was done.
@@ -72,6 +75,18 @@ impl LogError {
         }
     }
 
+    /// For what can be made anew at the next start: a full disk is a warning.
+    pub(crate) fn unless_full<T>(result: Result<T, Self>) -> Result<Option<T>, Self> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_out_of_space() => {
+                tracing::warn!("{error}; going on without");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// A disk error after which the directory has to be taken offline (controller.md B7).
     pub fn takes_dir_offline(&self) -> bool {
         matches!(self, Self::Io { .. }) && !self.is_out_of_space() && !self.is_out_of_files()
@@ -83,6 +98,7 @@ impl LogError {
             Self::Io { .. } | Self::Corrupt { .. } | Self::Offline { .. } | Self::NoDirOnline => {
                 ErrorCode::KafkaStorageError
             }
+            Self::Deleted { .. } => ErrorCode::NotLeaderOrFollower,
             Self::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
             Self::InconsistentTopicId { .. } => ErrorCode::InconsistentTopicId,
             Self::Conflict(_) => ErrorCode::UnknownServerError,

@@ -307,7 +307,7 @@ fn state_survives_restarts_of_every_kind() {
         mark(&mut log, 2, 4, Marker::Commit, 0).unwrap();
         log.update_high_watermark(9);
         let aborted = log
-            .read(0, 1 << 20, ReadLimit::LastStable, true)
+            .read(3, 1 << 20, ReadLimit::LastStable, true)
             .unwrap()
             .aborted;
         assert_eq!(aborted.unwrap().len(), 1, "clean {clean}, rolled {roll}");

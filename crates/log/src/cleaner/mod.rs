@@ -219,11 +219,13 @@ impl CleanerState {
                 }
                 Err(CleanError::Log(error)) => {
                     left.insert(partition);
-                    match error {
-                        LogError::Conflict(_) | LogError::Offline { .. } => {
-                            tracing::debug!("{partition}: {error}");
-                        }
-                        error => report.errors.push(error),
+                    // Files of a log that was deleted meanwhile are not missing, they are gone.
+                    let gone = log.lock().is_failed();
+                    if gone || matches!(error, LogError::Conflict(_)) {
+                        tracing::debug!("{partition}: {error}");
+                    } else {
+                        tracing::warn!("compaction of {partition} failed: {error}");
+                        report.errors.push(error);
                     }
                 }
                 Err(CleanError::Uncleanable { reason }) => {

@@ -80,7 +80,7 @@ impl PartitionLog {
         for segment in segments.iter_mut().take(non_active).skip(dirty_from) {
             if config.min_compaction_lag_ms > 0
                 && segment.base_offset() < limit
-                && segment.retention_timestamp()? > now_ms - config.min_compaction_lag_ms
+                && segment.retention_timestamp(now_ms)? > now_ms - config.min_compaction_lag_ms
             {
                 limit = limit.min(segment.base_offset());
             }

@@ -50,11 +50,7 @@ impl PartitionLog {
                 self.topic_partition()
             )));
         };
-        if self.is_failed() {
-            return Err(LogError::Offline {
-                dir: self.log_dir(),
-            });
-        }
+        self.check_online()?;
         let dir = self.dir().to_path_buf();
         for (from, to) in renames(&dir, base, ".cleaned", ".swap") {
             disk::rename_if_exists(&from, &to)?;

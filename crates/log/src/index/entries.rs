@@ -8,6 +8,8 @@ use std::path::Path;
 
 /// Entries that wait in memory before they are written.
 const PENDING: usize = 4096;
+/// And most of them when the disk is full: of a segment of some hundred MiB.
+const MOST_PENDING: usize = 1 << 20;
 
 /// `N` bytes an entry. The first `stored` are in the file, the rest waits.
 #[derive(Debug, Default)]
@@ -120,19 +122,19 @@ impl<const N: usize> Entries<N> {
     pub(super) fn push(&mut self, path: &Path, entry: [u8; N], max: u32) -> Result<(), LogError> {
         self.stored(path)?;
         self.pending.extend_from_slice(&entry);
-        if self.pending.len() >= PENDING {
-            self.write_pending(path, max)?;
+        if self.pending.len() < PENDING {
+            return Ok(());
         }
-        Ok(())
+        match self.write_pending(path, max) {
+            // They may wait for space; an index that does not fit in memory any more may not.
+            Err(error) if error.is_out_of_space() && self.pending.len() < MOST_PENDING => Ok(()),
+            result => result,
+        }
     }
 
     /// Makes the file and, for an active segment, as large as it may become.
     pub(super) fn create(&mut self, path: &Path, max: u32) -> Result<(), LogError> {
-        let file = disk::open(path, true)?;
-        let len = u64::from(max) * N as u64;
-        file.set_len(0)
-            .and_then(|()| file.set_len(len))
-            .map_err(|e| LogError::io("size", path, e))?;
+        disk::make(path, u64::from(max) * N as u64)?;
         *self = Self::fresh();
         self.preallocated = true;
         Ok(())
@@ -176,7 +178,7 @@ impl<const N: usize> Entries<N> {
     /// Makes the file hold exactly these entries, whatever else was in it.
     pub(super) fn cut_file(&mut self, path: &Path) -> Result<(), LogError> {
         self.preallocated = true;
-        self.write_pending(path, 0)?;
+        LogError::unless_full(self.write_pending(path, 0))?;
         let len = u64::from(self.stored(path)?) * N as u64;
         if disk::file_len(path)? != Some(len) {
             disk::open(path, true)?

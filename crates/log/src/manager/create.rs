@@ -84,6 +84,7 @@ impl LogManager {
             config: config.clone(),
             env: self.env.clone(),
             clean: made,
+            fresh: made,
             offline: dir.offline.clone(),
             now_ms,
             ..OpenOptions::default()
@@ -111,7 +112,7 @@ impl LogManager {
         let from = log.dir().to_path_buf();
         let name = delete_dir_name(partition, &unique());
         let to = from.with_file_name(name);
-        log.mark_failed();
+        log.mark_deleted();
         if let Err(e) = std::fs::rename(&from, &to) {
             let error = LogError::io("rename", &from, e);
             self.handle_error(&error);

@@ -258,6 +258,7 @@ impl Loader<'_> {
             recovery_point: of(&facts.recovery_points),
             log_start: of(&facts.log_starts),
             clean: facts.clean,
+            fresh: false,
             offline: offline.unwrap_or_default(),
             now_ms: self.now_ms,
         };

@@ -224,7 +224,7 @@ impl LogManager {
 
     /// Notes an error of periodic work.
     fn report(&self, partition: &TopicPartition, what: &str, error: &LogError) {
-        if matches!(error, LogError::Offline { .. }) {
+        if matches!(error, LogError::Offline { .. } | LogError::Deleted { .. }) {
             return;
         }
         tracing::warn!("{what} of {partition} failed: {error}");

@@ -107,7 +107,7 @@ impl PartitionLog {
             bytes: u32::try_from(ready.size).unwrap_or(u32::MAX),
             duplicate: false,
         };
-        self.flush_by_count(now_ms);
+        self.flush_by_count(now_ms)?;
         Ok(info)
     }
 
@@ -190,7 +190,7 @@ impl PartitionLog {
             });
             position += entry.size() as u32;
         }
-        self.flush_by_count(now_ms);
+        self.flush_by_count(now_ms)?;
         Ok(AppendInfo {
             first_offset: first,
             last_offset: last,
@@ -366,16 +366,11 @@ impl PartitionLog {
         Ok(())
     }
 
-    fn flush_by_count(&mut self, now_ms: i64) {
+    fn flush_by_count(&mut self, now_ms: i64) -> Result<(), LogError> {
         if self.log_end - self.recovery_point < self.config.flush_messages {
-            return;
+            return Ok(());
         }
-        if let Err(error) = self.flush(now_ms) {
-            tracing::warn!("{}: {error}", self.partition);
-            if error.takes_dir_offline() {
-                self.failed = true;
-            }
-        }
+        self.flush(now_ms)
     }
 }
 

@@ -185,7 +185,7 @@ pub struct PartitionLog {
     truncations: u64,
     /// The lowest offset truncated to since the cleaner asked.
     truncated_to: Option<i64>,
-    failed: bool,
+    deleted_dir: bool,
     offline: Arc<AtomicBool>,
 }
 
@@ -236,19 +236,24 @@ impl PartitionLog {
         }
     }
 
-    /// The log's directory was deleted or renamed away, or the disk failed: every further operation is
-    /// refused, see [`LogError::Offline`].
-    pub fn mark_failed(&mut self) {
-        self.failed = true;
+    /// Its directory was renamed away: every further operation is refused with [`LogError::Deleted`].
+    pub(crate) fn mark_deleted(&mut self) {
+        self.deleted_dir = true;
         self.tail.clear();
     }
 
+    /// Deleted, or its log directory offline.
     pub fn is_failed(&self) -> bool {
-        self.failed || self.offline.load(Relaxed)
+        self.deleted_dir || self.offline.load(Relaxed)
     }
 
-    fn check_online(&self) -> Result<(), LogError> {
-        if self.is_failed() {
+    pub(crate) fn check_online(&self) -> Result<(), LogError> {
+        if self.deleted_dir {
+            return Err(LogError::Deleted {
+                dir: self.dir.to_path_buf(),
+            });
+        }
+        if self.offline.load(Relaxed) {
             return Err(LogError::Offline {
                 dir: self.log_dir(),
             });

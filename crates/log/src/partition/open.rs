@@ -28,6 +28,8 @@ pub struct OpenOptions {
     pub log_start: i64,
     /// The last stop was clean: nothing is checked.
     pub clean: bool,
+    /// The directory was just made and is empty.
+    pub fresh: bool,
     /// Set when the log directory fails: everything is refused from then on.
     pub offline: Arc<AtomicBool>,
     pub now_ms: i64,
@@ -41,6 +43,7 @@ impl Default for OpenOptions {
             recovery_point: 0,
             log_start: 0,
             clean: false,
+            fresh: false,
             offline: Arc::default(),
             now_ms: 0,
         }
@@ -55,6 +58,8 @@ struct Listing {
     snapshots: BTreeSet<i64>,
     epochs: bool,
     metadata: bool,
+    /// There are `.cleaned` or `.swap` files.
+    swapping: bool,
 }
 
 /// [`FileKind`] as a number, to be sorted.
@@ -78,8 +83,14 @@ impl PartitionLog {
         options: OpenOptions,
     ) -> Result<Self, LogError> {
         let dir: Arc<Path> = Arc::from(dir.into());
-        finish_swaps(&dir)?;
-        let listing = list(&dir)?;
+        let mut listing = match options.fresh {
+            true => Listing::default(),
+            false => list(&dir)?,
+        };
+        if listing.swapping {
+            finish_swaps(&dir)?;
+            listing = list(&dir)?;
+        }
         let mut log = Self {
             rules: Box::new(rules(&partition, &options.config)),
             partition,
@@ -100,7 +111,7 @@ impl PartitionLog {
             deleted: Vec::new(),
             truncations: 0,
             truncated_to: None,
-            failed: false,
+            deleted_dir: false,
             offline: options.offline.clone(),
             dir,
             config: options.config.clone(),
@@ -148,7 +159,12 @@ impl PartitionLog {
         self.high_watermark = self.log_start.min(self.log_end);
         let bases = self.segments.bases();
         self.producers.remove_stray_snapshots(&dir, &bases)?;
-        self.load_producers(followed_to_end, options)
+        self.load_producers(followed_to_end, options)?;
+        // Thousands of logs may be loaded before the first is used.
+        for segment in self.segments.iter_mut() {
+            segment.close_file();
+        }
+        Ok(())
     }
 
     fn load_segments(
@@ -215,7 +231,7 @@ impl PartitionLog {
                 }
                 if let Err(error) = producers.replay(entry, &mut completed) {
                     tracing::warn!("{}: while recovering its producers: {error}", dir.display());
-                    producers.set_end_offset(entry.last_offset() + 1);
+                    producers.set_end_offset(entry.last_offset().saturating_add(1));
                 }
                 for (done, last_stable_offset) in completed.drain(..) {
                     if done.aborted {
@@ -230,10 +246,10 @@ impl PartitionLog {
                 Ok(())
             })?;
             if epochs_changed {
-                self.epochs.write(&dir)?;
+                LogError::unless_full(self.epochs.write(&dir))?;
             }
             if !options.clean {
-                producers.take_snapshot(&dir)?;
+                LogError::unless_full(producers.take_snapshot(&dir))?;
                 for offset in producers.snapshots() {
                     self.producers.add_snapshot(*offset);
                 }
@@ -343,7 +359,7 @@ impl PartitionLog {
             let last_two = bases.iter().rev().take(2).rev();
             for offset in last_two.copied().chain([self.log_end]) {
                 self.producers.set_end_offset(offset);
-                self.producers.take_snapshot(&dir)?;
+                LogError::unless_full(self.producers.take_snapshot(&dir))?;
             }
             return Ok(());
         }
@@ -363,7 +379,7 @@ impl PartitionLog {
                 epochs.note(spot.leader_epoch, spot.base_offset);
             }
         }
-        self.epochs.write(&self.dir)
+        LogError::unless_full(self.epochs.write(&self.dir)).map(|_| ())
     }
 }
 
@@ -384,6 +400,7 @@ fn list(dir: &Path) -> Result<Listing, LogError> {
             continue;
         }
         if !suffix.is_empty() {
+            listing.swapping |= suffix == ".cleaned" || suffix == ".swap";
             continue;
         }
         match kind {

@@ -70,7 +70,7 @@ impl PartitionLog {
                     None => false,
                 },
                 Rule::Time { now_ms } => {
-                    now_ms.saturating_sub(segment.retention_timestamp()?) > retention_ms
+                    now_ms.saturating_sub(segment.retention_timestamp(*now_ms)?) > retention_ms
                 }
             };
             if !goes {

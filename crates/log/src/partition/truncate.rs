@@ -106,7 +106,7 @@ impl PartitionLog {
                 if at > first {
                     self.producers.set_end_offset(base);
                     if at + 2 >= self.segments.len() {
-                        self.producers.take_snapshot(&dir)?;
+                        LogError::unless_full(self.producers.take_snapshot(&dir))?;
                     }
                 }
                 let (producers, partition) = (&mut self.producers, &self.partition);
@@ -117,13 +117,13 @@ impl PartitionLog {
                 segment.for_each_from(from.max(base), |entry| {
                     if let Err(error) = producers.replay(entry, &mut completed) {
                         tracing::warn!("{partition}: while reading its producers: {error}");
-                        producers.set_end_offset(entry.last_offset() + 1);
+                        producers.set_end_offset(entry.last_offset().saturating_add(1));
                     }
                 })?;
             }
         }
         self.producers.set_end_offset(self.log_end);
-        self.producers.take_snapshot(&dir)?;
+        LogError::unless_full(self.producers.take_snapshot(&dir))?;
         self.producers.on_high_watermark(self.high_watermark);
         Ok(())
     }

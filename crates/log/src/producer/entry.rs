@@ -17,7 +17,7 @@ pub struct BatchMetadata {
 
 impl BatchMetadata {
     pub fn first_offset(&self) -> i64 {
-        self.last_offset - i64::from(self.offset_delta)
+        self.last_offset.saturating_sub(self.offset_delta.into())
     }
 
     /// Wraps below 0 to i32::MAX.

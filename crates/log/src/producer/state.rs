@@ -112,7 +112,7 @@ impl ProducerState {
         self.ongoing
             .iter()
             .find(|(_, producer)| **producer != completed.producer_id)
-            .map_or(completed.last_offset + 1, |(first, _)| *first)
+            .map_or(completed.last_offset.saturating_add(1), |(first, _)| *first)
     }
 
     /// The transaction has its marker; it becomes stable when that is below the high watermark.
@@ -146,7 +146,7 @@ impl ProducerState {
                 self.complete(&done);
             }
         }
-        self.end_offset = entry.last_offset() + 1;
+        self.end_offset = entry.last_offset().saturating_add(1);
         Ok(())
     }
 

@@ -123,10 +123,11 @@ impl Segment {
         Ok(newest)
     }
 
-    /// What retention by time goes by: the largest timestamp, or the file's modification time without one.
-    pub fn retention_timestamp(&mut self) -> Result<i64, LogError> {
+    /// What retention by time goes by: the largest timestamp, or the file's modification time without one, or if it lies
+    /// in the future (a producer's clock in microseconds would keep the segment for ever; Kafka does keep it).
+    pub fn retention_timestamp(&mut self, now_ms: i64) -> Result<i64, LogError> {
         let newest = self.max_timestamp(false)?.timestamp;
-        if newest >= 0 {
+        if (0..=now_ms).contains(&newest) {
             return Ok(newest);
         }
         self.last_modified_ms()

@@ -92,17 +92,12 @@ impl Segment {
         let mut segment = Self::existing(dir, base_offset, 0, now_ms);
         segment.suffix = suffix;
         let path = segment.path(FileKind::Log);
-        let file = disk::open(&path, true)?;
         let initial = if config.preallocate && suffix.is_empty() {
             u64::from(config.segment_bytes)
         } else {
             0
         };
-        file.set_len(0)
-            .and_then(|()| file.set_len(initial))
-            .map_err(|e| LogError::io("size", &path, e))?;
-        segment.file = Some(Arc::new(file));
-        segment.used = true;
+        disk::make(&path, initial)?;
         segment.index.create(
             &segment.path(FileKind::OffsetIndex),
             config.max_index_entries(),
@@ -111,7 +106,6 @@ impl Segment {
             &segment.path(FileKind::TimeIndex),
             config.max_time_index_entries(),
         )?;
-        disk::remove_if_exists(&segment.path(FileKind::TxnIndex))?;
         segment.max_timestamp = Some(TimeEntry {
             timestamp: -1,
             offset: base_offset,
@@ -199,6 +193,13 @@ impl Segment {
         let file = Arc::new(disk::open(&self.path(FileKind::Log), false)?);
         self.file = Some(file.clone());
         Ok(file)
+    }
+
+    /// Closes the file; it is opened again when it is needed.
+    pub(crate) fn close_file(&mut self) {
+        if self.reserved_to <= self.size {
+            self.file = None;
+        }
     }
 
     /// Closes the file if nothing used it since the last call; true if it is closed now.
