@@ -9,6 +9,7 @@ use gracchus_kafka_proto::{ErrorCode, Records};
 use gracchus_record::batch::increment_sequence;
 use gracchus_record::{BatchBuilder, Header, NewRecord};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -188,7 +189,11 @@ impl Sender {
         if let Some(key) = &record.key {
             return Ok(TopicPartition::new(topic, partition_for_key(key, count)));
         }
-        let turn = self.turn.entry(topic.to_owned()).or_insert(0);
+        // many short-lived producers must not all begin with partition 0
+        let turn = self
+            .turn
+            .entry(topic.to_owned())
+            .or_insert_with(|| any_number() % count);
         let mut tp = TopicPartition::new(topic, *turn % count);
         let full = self
             .lanes
@@ -497,6 +502,12 @@ async fn send(
     }
     .await;
     Sent { batches, result }
+}
+
+/// Not negative.
+fn any_number() -> i32 {
+    let random = std::collections::hash_map::RandomState::new().hash_one(());
+    (random >> 33) as i32
 }
 
 fn now_ms() -> i64 {

@@ -26,7 +26,7 @@ pub(super) async fn run(o: &Options, admin: &Admin) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells of states in which there is little to show; whether to go on.
+/// Tells of states in which there is little to show; whether there is anything.
 fn is_shown(group: &GroupDescription, rows: usize) -> bool {
     let name = &group.group;
     match group.state.as_str() {
@@ -182,9 +182,8 @@ fn assignment(partitions: &[TopicPartition]) -> String {
 }
 
 fn print_members(o: &Options, group: &GroupDescription) -> Result<(), Failure> {
-    if !is_shown(group, group.members.len()) {
-        return Ok(());
-    }
+    // the header stands there even when there is nothing under it, as in Kafka's tool
+    is_shown(group, group.members.len());
     let members = &group.members;
     let widest = |each: fn(&gracchus_client::admin::GroupMember) -> usize, least: usize| {
         members.iter().map(each).max().unwrap_or(0).max(least)
@@ -240,14 +239,14 @@ fn print_state(group: &GroupDescription) -> Result<(), Failure> {
     }
     let node = &group.coordinator;
     let coordinator = format!("{}:{}  ({})", node.host, node.port, node.id);
-    let coordinator_width = coordinator.len().max(25);
-    let group_width = group.group.len().max(15);
+    // Kafka's tool measures the coordinator and widens the column before it
+    let group_width = coordinator.len().max(25);
     let mut out = std::io::stdout().lock();
     let mut line = |cells: [&str; 5]| {
         let [group, coordinator, strategy, state, members] = cells;
         write!(
             out,
-            "\n{group:<group_width$} {coordinator:<coordinator_width$} {strategy:<20} {state:<20} {members}"
+            "\n{group:<group_width$} {coordinator:<25} {strategy:<20} {state:<15} {members}"
         )
     };
     line([
