@@ -31,6 +31,8 @@ pub mod metrics;
 pub mod net;
 /// The replicas of this broker: produce, fetch, replication, purgatories.
 pub mod replica;
+/// Topics and partitions coming to be.
+pub mod topic_creation;
 
 pub use broker::Broker;
 pub use context::{Principal, RequestContext};
