@@ -1,4 +1,5 @@
 //! Compaction: against a map, rule by rule (docs/compaction.md), and killed at every step of the swap.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
@@ -455,22 +456,15 @@ fn killed_at_every_step_of_the_swap() {
             copy_dir(at.path(), copy.path());
             let mut log = open(copy.path(), &room.config, |o| o.clean = clean);
             assert_eq!(log.log_end_offset(), end, "step {step}");
-            let got = records(&read_all(&mut log, 0));
-            let last = |all: Vec<(Option<Vec<u8>>, Option<Vec<u8>>)>| -> BTreeMap<_, _> {
-                all.into_iter().collect()
-            };
-            let got = last(got.into_iter().map(|(_, k, v)| (k, v)).collect());
-            let expected = last(
-                expected
-                    .iter()
-                    .map(|(_, k, v)| {
-                        (
-                            Some(k.clone().into_bytes()),
-                            v.clone().map(String::into_bytes),
-                        )
-                    })
-                    .collect(),
-            );
+            let text = |b: Option<Vec<u8>>| b.map(|b| String::from_utf8(b).unwrap());
+            let got: BTreeMap<_, _> = records(&read_all(&mut log, 0))
+                .into_iter()
+                .map(|(_, k, v)| (text(k), text(v)))
+                .collect();
+            let expected: BTreeMap<_, _> = expected
+                .iter()
+                .map(|(_, k, v)| (Some(k.clone()), v.clone()))
+                .collect();
             assert_eq!(got, expected, "step {step}, clean {clean}");
             let left: Vec<_> = files(copy.path())
                 .into_keys()
@@ -485,7 +479,7 @@ fn killed_at_every_step_of_the_swap() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(support::cases(20, 600))]
 
     #[test]
     fn as_a_map(

@@ -1,4 +1,5 @@
 //! Bytes from disk are data: whatever a file holds, opening and reading end in an answer, not in a panic.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
@@ -74,7 +75,7 @@ fn use_it(dir: &Path, clean: bool, log_start: i64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(support::cases(80, 3000))]
 
     #[test]
     fn any_file_may_hold_anything(

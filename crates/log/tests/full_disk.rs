@@ -1,5 +1,6 @@
 //! A small disk filled to the last byte: appends are refused, reads go on, a start works, and so does the log when there is
 //! space again. Needs a tmpfs of its own, so root; skipped by name without.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! All of a broker's logs together: directories, creation and deletion, checkpoints, failing disks.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Random appends, rolls, truncations, deletions, clean stops and crashes against a plain list of batches.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
@@ -309,7 +310,7 @@ fn run(ops: Vec<Op>) {
                 let mut end = base;
                 for b in model.batches.iter().filter(|b| b.base_offset() >= base) {
                     position += b.size() as u64;
-                    if position <= left.max(0) || b.last_offset() < safe {
+                    if position <= left || b.last_offset() < safe {
                         end = b.last_offset() + 1;
                     }
                 }
@@ -356,7 +357,7 @@ fn run(ops: Vec<Op>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(support::cases(80, 3000))]
 
     #[test]
     fn a_log_keeps_what_it_was_given(ops in proptest::collection::vec(op(), 1..60)) {

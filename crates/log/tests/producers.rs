@@ -1,4 +1,5 @@
 //! The table of docs/idempotent-producer.md, line by line.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -99,7 +99,7 @@ fn each_entry(
     mut each: impl FnMut(&Entry) -> Result<bool, CleanError>,
 ) -> Result<(), CleanError> {
     let mut scan = BatchScan::new(&source.file, &source.path, from, source.size);
-    while let Some((position, entry)) = scan.next()? {
+    while let Some((position, entry)) = scan.advance()? {
         let bad = |why: String| CleanError::Uncleanable {
             reason: format!("{} at byte {position}: {why}", source.path.display()),
         };

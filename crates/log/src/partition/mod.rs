@@ -210,7 +210,7 @@ impl PartitionLog {
 
     /// Takes effect at the next append or pass.
     pub fn update_config(&mut self, config: Arc<LogConfig>) {
-        self.rules = Box::new(rules(&self.partition, &config));
+        *self.rules = rules(&self.partition, &config);
         self.config = config;
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// How to open a log.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     pub config: Arc<LogConfig>,
     pub env: Arc<LogEnvironment>,
@@ -33,21 +33,6 @@ pub struct OpenOptions {
     /// Set when the log directory fails: everything is refused from then on.
     pub offline: Arc<AtomicBool>,
     pub now_ms: i64,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self {
-            config: Arc::default(),
-            env: Arc::default(),
-            recovery_point: 0,
-            log_start: 0,
-            clean: false,
-            fresh: false,
-            offline: Arc::default(),
-            now_ms: 0,
-        }
-    }
 }
 
 /// What a directory holds.
@@ -375,7 +360,7 @@ impl PartitionLog {
         for segment in self.segments.iter_mut().filter(|s| s.size() > 0) {
             let (file, path, size) = (segment.file()?, segment.path(FileKind::Log), segment.size());
             let mut scan = HeaderScan::new(&file, &path, 0, size);
-            while let Some(spot) = scan.next()? {
+            while let Some(spot) = scan.advance()? {
                 epochs.note(spot.leader_epoch, spot.base_offset);
             }
         }
@@ -494,7 +479,7 @@ fn next_offset_of(path: &Path, base: i64) -> Result<i64, LogError> {
     let size = disk::file_len(path)?.unwrap_or(0);
     let mut scan = HeaderScan::new(&file, path, 0, size);
     let mut next = base;
-    while let Some(spot) = scan.next()? {
+    while let Some(spot) = scan.advance()? {
         next = spot.last_offset.saturating_add(1);
     }
     Ok(next)

@@ -50,7 +50,7 @@ impl Segment {
         }
         let (file, path) = (self.file()?, self.path(FileKind::Log));
         let mut scan = HeaderScan::new(&file, &path, start, self.size);
-        while let Some(spot) = scan.next()? {
+        while let Some(spot) = scan.advance()? {
             if spot.last_offset >= offset {
                 return Ok(Found::Spot(spot));
             }
@@ -73,7 +73,7 @@ impl Segment {
             let (file, path) = (self.file()?, self.path(FileKind::Log));
             let mut scan = HeaderScan::new(&file, &path, start, self.size);
             let mut next = None;
-            while let Some(spot) = scan.next()? {
+            while let Some(spot) = scan.advance()? {
                 next = Some(spot.last_offset.saturating_add(1));
             }
             if let Some(next) = next {
@@ -112,7 +112,7 @@ impl Segment {
         let start = self.index.lookup(&index, base, newest.offset)?.position;
         let (file, path) = (self.file()?, self.path(FileKind::Log));
         let mut scan = HeaderScan::new(&file, &path, start.into(), self.size);
-        while let Some(spot) = scan.next()? {
+        while let Some(spot) = scan.advance()? {
             if spot.max_timestamp > newest.timestamp {
                 newest = TimeEntry {
                     timestamp: spot.max_timestamp,
@@ -160,12 +160,12 @@ impl Segment {
         let start = self.index.lookup(&index, base, before.offset.max(from))?;
         let (file, path) = (self.file()?, self.path(FileKind::Log));
         let mut heads = HeaderScan::new(&file, &path, start.position.into(), self.size);
-        while let Some(spot) = heads.next()? {
+        while let Some(spot) = heads.advance()? {
             if spot.max_timestamp < timestamp || spot.last_offset < from {
                 continue;
             }
             let mut batch = BatchScan::new(&file, &path, spot.position.into(), spot.end().into());
-            let Some((_, entry)) = batch.next()? else {
+            let Some((_, entry)) = batch.advance()? else {
                 continue;
             };
             let mut found = None;
@@ -200,7 +200,7 @@ impl Segment {
         };
         let (file, path) = (self.file()?, self.path(FileKind::Log));
         let mut scan = BatchScan::new(&file, &path, spot.position.into(), self.size);
-        while let Some((_, entry)) = scan.next()? {
+        while let Some((_, entry)) = scan.advance()? {
             each(&entry);
         }
         Ok(())

@@ -393,7 +393,7 @@ impl Segment {
             return Ok(-1);
         }
         let (file, path) = (self.file()?, self.path(FileKind::Log));
-        let first = HeaderScan::new(&file, &path, 0, self.size).next()?;
+        let first = HeaderScan::new(&file, &path, 0, self.size).advance()?;
         let timestamp = first.map_or(-1, |b| b.max_timestamp);
         self.first_timestamp = Some(timestamp);
         Ok(timestamp)

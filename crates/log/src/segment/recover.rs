@@ -44,7 +44,7 @@ impl Segment {
         let mut next_offset = base;
         let mut why = None;
         let mut scan = BatchScan::new(&file, &log, 0, self.size);
-        while let Some((position, entry)) = scan.next()? {
+        while let Some((position, entry)) = scan.advance()? {
             if let Err(e) = entry.check_crc() {
                 why = Some(e.to_string());
                 break;

@@ -80,7 +80,7 @@ impl<'a> HeaderScan<'a> {
     }
 
     /// The next batch's header.
-    pub fn next(&mut self) -> Result<Option<BatchSpot>, LogError> {
+    pub fn advance(&mut self) -> Result<Option<BatchSpot>, LogError> {
         let (position, end) = (self.position, self.end);
         let head = self.peek(HEADER_SIZE)?;
         let spot = Prefix::parse(head)
@@ -151,7 +151,7 @@ impl<'a> BatchScan<'a> {
     }
 
     /// The next batch and its position.
-    pub fn next(&mut self) -> Result<Option<(u32, Entry)>, LogError> {
+    pub fn advance(&mut self) -> Result<Option<(u32, Entry)>, LogError> {
         let left = self.end.saturating_sub(self.position);
         if self.buffer.len() < PREFIX_SIZE && left >= PREFIX_SIZE as u64 {
             self.fill(left.min(BATCH_CHUNK as u64) as usize)?;

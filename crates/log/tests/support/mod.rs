@@ -1,5 +1,5 @@
 //! What the tests share: the captures unpacked, batches made, logs read.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use bytes::Bytes;
 use gracchus_log::partition::OpenOptions;
@@ -44,6 +44,16 @@ pub fn unpack(name: &str, into: &Path) {
             kind => panic!("unknown kind {kind} of {name}"),
         }
         rest = &rest[512 + size.div_ceil(512) * 512..];
+    }
+}
+
+/// How many cases a property test runs; many with `cargo xtask test --long`.
+pub fn cases(few: u32, many: u32) -> proptest::test_runner::Config {
+    let long = std::env::var_os("GRACCHUS_TEST_LONG").is_some_and(|v| v != "0");
+    proptest::test_runner::Config {
+        cases: if long { many } else { few },
+        failure_persistence: None,
+        ..Default::default()
     }
 }
 
@@ -110,8 +120,11 @@ pub fn read_all(log: &mut PartitionLog, from: i64) -> Vec<Entry> {
     all
 }
 
+/// Offset, key and value.
+pub type Plain = (i64, Option<Vec<u8>>, Option<Vec<u8>>);
+
 /// Offset, key and value of every record.
-pub fn records(entries: &[Entry]) -> Vec<(i64, Option<Vec<u8>>, Option<Vec<u8>>)> {
+pub fn records(entries: &[Entry]) -> Vec<Plain> {
     let mut all = Vec::new();
     for entry in entries {
         entry
