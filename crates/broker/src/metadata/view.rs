@@ -155,3 +155,117 @@ pub fn has_leaders(snapshot: &Snapshot, name: &str) -> bool {
         !t.partitions.is_empty() && t.partitions.values().all(|p| snapshot.is_alive(p.leader))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::cache::{Endpoint, LiveBroker, TopicInfo};
+    use super::*;
+
+    fn broker(id: i32, listeners: &[&str]) -> Arc<LiveBroker> {
+        let endpoint = |name: &&str| Endpoint {
+            listener: (*name).into(),
+            security_protocol: 0,
+            host: format!("host-{id}"),
+            port: 9092,
+        };
+        Arc::new(LiveBroker {
+            id,
+            rack: None,
+            endpoints: listeners.iter().map(endpoint).collect(),
+        })
+    }
+
+    /// Brokers 1 (both listeners) and 2 (IN only); broker 3 is dead.
+    fn snapshot(leader: i32) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.brokers.insert(1, broker(1, &["IN", "OUT"]));
+        snapshot.brokers.insert(2, broker(2, &["IN"]));
+        let partition = PartitionInfo {
+            leader,
+            leader_epoch: 4,
+            controller_epoch: 1,
+            isr: vec![1, 3],
+            partition_epoch: 0,
+            replicas: vec![1, 2, 3],
+            offline_replicas: vec![2],
+        };
+        let mut topic = TopicInfo::default();
+        Arc::make_mut(&mut topic.partitions).insert(0, Arc::new(partition));
+        snapshot.topics.insert("t".into(), Arc::new(topic));
+        snapshot
+    }
+
+    fn told(leader: i32, listener: &str, version: i16) -> MetadataResponsePartition {
+        topic(&snapshot(leader), "t", listener, Rules::of(version))
+            .unwrap()
+            .partitions
+            .remove(0)
+    }
+
+    #[test]
+    fn leaders_and_replicas_by_version_and_listener() {
+        let now = told(1, "OUT", 12);
+        assert_eq!((now.error_code, now.leader_id, now.leader_epoch), (0, 1, 4));
+        assert_eq!(
+            (now.replica_nodes.as_slice(), now.isr_nodes.as_slice()),
+            (&[1, 2, 3][..], &[1, 3][..])
+        );
+        assert_eq!(
+            now.offline_replicas,
+            [2, 3],
+            "without this listener, dead, or in a failed directory"
+        );
+        let first = told(1, "IN", 0);
+        assert_eq!(first.error_code, ErrorCode::ReplicaNotAvailable.code());
+        assert_eq!(
+            (first.replica_nodes.as_slice(), first.isr_nodes.as_slice()),
+            (&[1, 2][..], &[1][..])
+        );
+        let hidden = told(2, "OUT", 12);
+        assert_eq!(
+            (hidden.error_code, hidden.leader_id),
+            (ErrorCode::ListenerNotFound.code(), -1)
+        );
+        assert_eq!(
+            told(2, "OUT", 5).error_code,
+            ErrorCode::LeaderNotAvailable.code()
+        );
+        assert_eq!(
+            told(3, "IN", 12).error_code,
+            ErrorCode::LeaderNotAvailable.code()
+        );
+        assert_eq!(
+            told(-1, "IN", 12).error_code,
+            ErrorCode::LeaderNotAvailable.code()
+        );
+    }
+
+    #[test]
+    fn brokers_of_a_listener() {
+        let ids = |listener| {
+            brokers(&snapshot(1), listener)
+                .iter()
+                .map(|b| b.node_id)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids("IN"), [1, 2]);
+        assert_eq!(ids("OUT"), [1]);
+        assert!(
+            has_leaders(&snapshot(1), "t")
+                && !has_leaders(&snapshot(3), "t")
+                && !has_leaders(&snapshot(1), "u")
+        );
+    }
+
+    #[test]
+    fn topic_names() {
+        for good in ["a", "a.b_c-D9", &"x".repeat(249)] {
+            assert_eq!(invalid_name(good), None);
+        }
+        for bad in ["", ".", "..", "a b", "ä", &"x".repeat(250)] {
+            assert!(invalid_name(bad).is_some(), "{bad}");
+        }
+    }
+}
