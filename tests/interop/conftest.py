@@ -9,6 +9,7 @@ from servers import Cluster
 CALLS = {
     "test_kcat.py": {"kcat"},
     "test_java_tools.py": {"java", "mvn"},
+    "test_own_tools.py": {"java", "mvn"},
     "test_java_clients.py": {"java", "javac", "mvn"},
     "test_zkcli.py": {"java", "mvn"},
     "test_znodes.py": {"java", "mvn"},

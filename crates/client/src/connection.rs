@@ -227,9 +227,11 @@ impl Inner {
             let (answer, answered) = oneshot::channel();
             {
                 let mut pending = self.pending.lock();
-                if pending.closed.is_none() {
-                    pending.waiting.insert(id, answer);
+                if pending.closed.is_some() {
+                    drop(pending);
+                    return Err(self.closed());
                 }
+                pending.waiting.insert(id, answer);
             }
             // an abandoned call (timeout, dropped future) leaves nobody waiting behind
             let _forget = Forget(&self.pending, id);

@@ -188,7 +188,11 @@ fn print_members(o: &Options, group: &GroupDescription) -> Result<(), Failure> {
     let widest = |each: fn(&gracchus_client::admin::GroupMember) -> usize, least: usize| {
         members.iter().map(each).max().unwrap_or(0).max(least)
     };
-    let group_width = group.group.len().max(15);
+    let group_width = if members.is_empty() {
+        15
+    } else {
+        group.group.len().max(15)
+    };
     let id_width = widest(|m| m.id.len(), 15);
     let instance_width = widest(|m| m.instance_id.as_ref().map_or(0, String::len), 17);
     let host_width = widest(|m| m.host.len(), 15);
