@@ -36,7 +36,12 @@ pub(crate) struct Committer {
     /// Sessions granted while the log could not be written; logged first when it can.
     unlogged_sessions: Vec<(i64, i32)>,
     next_container_check_ms: i64,
+    /// The last write failed.
+    failing: bool,
     failure_logged: Option<Instant>,
+    /// When sessions were looked at last, and until when none expires: this process itself was held up.
+    last_look_ms: i64,
+    grace_until_ms: i64,
     touched: Vec<Arc<Conn>>,
 }
 
@@ -63,7 +68,10 @@ impl Committer {
             last_zxid,
             unlogged_sessions: Vec::new(),
             next_container_check_ms,
+            failing: false,
             failure_logged: None,
+            last_look_ms: i64::MAX,
+            grace_until_ms: 0,
             touched: Vec::new(),
         }
     }
@@ -107,11 +115,18 @@ impl Committer {
             arrived_us: 0,
             size: 0,
         };
-        let expired = self.shared.sessions.lock().expire(now);
+        // After a pause of the whole process clients that spoke meanwhile have not been heard yet.
+        let tick = i64::from(self.shared.config.tick_time_ms);
+        if now.saturating_sub(self.last_look_ms) > 1000 + 2 * tick {
+            self.grace_until_ms = now + tick;
+        }
+        self.last_look_ms = now;
+        let expired = if now < self.grace_until_ms {
+            Vec::new()
+        } else {
+            self.shared.sessions.lock().expire(now)
+        };
         for session in expired {
-            tracing::info!(
-                "session 0x{session:x} expired: its client was silent for longer than its timeout"
-            );
             jobs.push(own(session, Write::CloseSession));
             self.shared.queue.outstanding.fetch_add(1, Relaxed);
         }
@@ -268,9 +283,9 @@ impl Committer {
             }
         }
         self.shared.metrics.commit_count.fetch_add(txns, Relaxed);
-        if self.failure_logged.take().is_some() {
+        if std::mem::take(&mut self.failing) {
             *self.shared.writes_refused.lock() = None;
-            tracing::info!("the transaction log can be written again: writes are accepted");
+            tracing::debug!("the transaction log can be written again: writes are accepted");
         }
         if !self.unlogged_sessions.is_empty() {
             let mut tree = self.shared.tree.write();
@@ -330,8 +345,9 @@ impl Committer {
                 "{error}: writes are refused and reads go on until it can be written. Free space on that disk or repair it."
             );
             self.failure_logged = Some(Instant::now());
-            *self.shared.writes_refused.lock() = Some(error.to_string());
         }
+        self.failing = true;
+        *self.shared.writes_refused.lock() = Some(error.to_string());
         let shared = self.shared.clone();
         let plans = plans
             .into_iter()
@@ -453,6 +469,9 @@ fn end_session(shared: &Shared, job: &Job, session: i64) {
         conn
     };
     if job.conn.is_none() {
+        tracing::info!(
+            "session 0x{session:x} expired: its client was silent for longer than its timeout"
+        );
         shared.metrics.stale_sessions_expired.fetch_add(1, Relaxed);
     }
     if let Some(conn) = &job.conn {

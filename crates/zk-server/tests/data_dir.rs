@@ -1,4 +1,5 @@
 //! Data directories: what Apache ZooKeeper wrote loads to its trees, what is written here survives kills, damage is named.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! kill -9 at any moment: no acknowledged write is lost, nothing refused appears, and the directory loads again.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! What a client may rely on: bad input harms nobody else, order holds under pipelining, limits, four-letter words.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
@@ -496,5 +497,47 @@ fn four_letter_words() {
     }
     let metrics = server.handle().metrics_text();
     assert!(metrics.contains("\nznode_count 6\n"), "{metrics}");
+    server.stop();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_off_with_bounded_memory() {
+    let tmp = tempfile::tempdir().unwrap();
+    let server = Server::start(config(tmp.path()));
+    let mut good = server.client();
+    assert_eq!(good.create("/big", &[b'x'; 900_000], 0), 0);
+    assert_eq!(good.create("/hot", b"", 0), 0);
+    // Asks for 900 MB in one go and reads nothing: its answers wait for it, others are served.
+    let mut lazy = server.client();
+    for _ in 0..1000 {
+        lazy.send(OpCode::GetData, &read("/big"));
+    }
+    assert!(good.get("/hot").is_ok());
+    // A write behind makes the rest of its reads wait in the queue, until too much is unread.
+    let mut busy = server.client();
+    busy.stream
+        .set_write_timeout(Some(std::time::Duration::from_secs(5)))
+        .unwrap();
+    busy.send(OpCode::SetData, &set("/hot", b"1"));
+    for _ in 0..500 {
+        if busy.try_send(OpCode::GetData, &read("/big")).is_err() {
+            break;
+        }
+    }
+    assert_eq!(good.create("/still-served", b"", 0), 0);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let resident = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS"))
+        .unwrap();
+    let kb: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(
+        kb < 400_000,
+        "1.35 GB of answers are wanted, {kb} KB are held"
+    );
+    // The lazy one gets all of its answers once it reads.
+    for _ in 0..1000 {
+        assert_eq!(lazy.receive().unwrap().0.err, 0);
+    }
     server.stop();
 }

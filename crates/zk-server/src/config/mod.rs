@@ -3,7 +3,7 @@
 mod properties;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Words that only read; open to loopback clients unless `4lw.commands.whitelist` says otherwise.
@@ -165,8 +165,8 @@ impl ZkConfig {
     /// Reads the text of a `zoo.cfg`.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let mut config = ZkConfig::new("");
-        // Apache binds to all addresses unless told otherwise.
-        let mut address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        // All addresses unless told otherwise, of both families.
+        let mut address = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let mut port = None;
         let mut servers = 0;
         // The last of two equal keys counts, as in Java.
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn defaults_and_overrides() {
         let c = ZkConfig::parse("dataDir=/d\nclientPort=2181\n").unwrap();
-        assert_eq!(c.client_address, "0.0.0.0:2181".parse().unwrap());
+        assert_eq!(c.client_address, "[::]:2181".parse().unwrap());
         assert_eq!((c.min_timeout_ms(), c.max_timeout_ms()), (4000, 40_000));
         assert_eq!(c.log_dir(), Path::new("/d/version-2"));
         assert!(c.force_sync && c.warnings.is_empty() && !c.extended_types);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, 
 use tokio::sync::Notify;
 
 /// A client that leaves as much unread is cut off: its events would grow without bound.
-const MAX_UNSENT: usize = 64 << 20;
+pub(crate) const MAX_UNSENT: usize = 64 << 20;
 
 /// What becomes of a connection when its output is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,14 @@ pub(crate) enum End {
     Open,
     AfterFlush,
     Now,
+    /// At once, because the client does not read what it is sent.
+    Overrun,
+}
+
+impl End {
+    pub fn is_immediate(self) -> bool {
+        matches!(self, End::Now | End::Overrun)
+    }
 }
 
 #[derive(Debug)]
@@ -107,14 +115,16 @@ impl Conn {
     /// The output, unless the connection is gone.
     pub fn open_out(&self) -> Option<MutexGuard<'_, Out>> {
         let out = self.out.lock();
-        (out.end != End::Now).then_some(out)
+        (!out.end.is_immediate()).then_some(out)
     }
 
     /// Ends the connection, at once or after what it has still to send.
     pub fn close(&self, after_flush: bool) {
         {
             let mut out = self.out.lock();
-            if !after_flush || out.end == End::Now {
+            if out.end.is_immediate() {
+                // Stays as it is.
+            } else if !after_flush {
                 out.end = End::Now;
                 out.buf = BytesMut::new();
             } else {
@@ -149,18 +159,21 @@ impl Conn {
 }
 
 impl Out {
-    /// Appends an event; a client that does not read is cut off. Without a list to check it goes to everybody.
-    pub fn event(&mut self, frame: &[u8]) {
-        if self.end == End::Now {
-            return;
-        }
-        if self.buf.len() + frame.len() > MAX_UNSENT {
-            self.end = End::Now;
+    /// Whether more may be added; a client that does not read is cut off.
+    fn has_room(&mut self) -> bool {
+        if self.buf.len() > MAX_UNSENT && !self.end.is_immediate() {
+            self.end = End::Overrun;
             self.buf = BytesMut::new();
-            return;
         }
-        self.buf.put_slice(frame);
-        self.packets += 1;
+        !self.end.is_immediate()
+    }
+
+    /// Appends an event.
+    pub fn event(&mut self, frame: &[u8]) {
+        if self.has_room() {
+            self.buf.put_slice(frame);
+            self.packets += 1;
+        }
     }
 
     /// Appends a reply; the body is written only if `fill` succeeds.
@@ -170,6 +183,9 @@ impl Out {
         zxid: i64,
         fill: impl FnOnce(&mut BytesMut) -> Result<(), ZkError>,
     ) {
+        if !self.has_room() {
+            return;
+        }
         let start = self.buf.len();
         self.buf.put_i32(0);
         ReplyHeader { xid, zxid, err: 0 }.write(&mut self.buf);

@@ -1,6 +1,6 @@
 //! One task a connection: reads frames, answers what it may at once, queues the rest, writes what is to be sent.
 
-use super::conn::{Conn, End};
+use super::conn::{Conn, End, MAX_UNSENT};
 use super::fourletter;
 use crate::acl;
 use crate::prep::Write;
@@ -55,6 +55,8 @@ enum Step {
     Incomplete,
     /// The next frame waits until earlier requests are answered.
     Blocked,
+    /// Nothing is taken at present.
+    Held,
 }
 
 struct ConnTask<'a> {
@@ -68,6 +70,8 @@ struct ConnTask<'a> {
     /// Nothing more is read: the client closes its session.
     closing: bool,
     arrived_us: u64,
+    /// Bytes that the last answer made here left to be sent.
+    unsent: usize,
 }
 
 pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, mut stream: TcpStream) {
@@ -79,6 +83,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, mut stream: TcpS
         greeted: false,
         closing: false,
         arrived_us: 0,
+        unsent: 0,
     };
     let ended = task.run(&mut stream).await;
     drain(&stream);
@@ -106,10 +111,16 @@ impl ConnTask<'_> {
             let step = self.handle_input()?;
             self.flush(stream)?;
             let end = self.conn.out.lock().end;
+            if end == End::Overrun {
+                return Err(Ended::Fault(format!(
+                    "it left more than {MAX_UNSENT} bytes of answers and events unread"
+                )));
+            }
             if end == End::Now || (end == End::AfterFlush && self.writing.is_empty()) {
                 return Ok(());
             }
-            if step == Step::Handled {
+            // Writing may have made room for more answers.
+            if step == Step::Handled || (step == Step::Held && !self.is_held()) {
                 continue;
             }
             let read = step == Step::Incomplete && !self.closing;
@@ -168,6 +179,7 @@ impl ConnTask<'_> {
                     self.writing = BytesMut::new();
                 }
                 let mut out = self.conn.out.lock();
+                self.unsent = 0;
                 if out.buf.is_empty() {
                     return Ok(());
                 }
@@ -195,9 +207,11 @@ impl ConnTask<'_> {
     fn handle_input(&mut self) -> Result<Step, Ended> {
         loop {
             if self.is_held() {
-                return Ok(Step::Blocked);
+                return Ok(Step::Held);
             }
             match self.handle_frame()? {
+                // Large answers are sent before more are made.
+                Step::Handled if self.unsent > MAX_BACKLOG => return Ok(Step::Handled),
                 Step::Handled => {}
                 other => {
                     if self.input.is_empty() {
@@ -214,7 +228,7 @@ impl ConnTask<'_> {
         if self.closing || (self.greeted && self.conn.session() == 0) {
             return true;
         }
-        if self.writing.len() > MAX_BACKLOG {
+        if self.writing.len() + self.unsent > MAX_BACKLOG {
             return true;
         }
         let held = self.conn.pending.load(Acquire) > 0 && self.shared.is_overloaded();
@@ -368,7 +382,7 @@ impl ConnTask<'_> {
     }
 
     /// Answers a read from the tree as it is.
-    fn answer(&self, xid: i32, op: OpCode, length: usize) {
+    fn answer(&mut self, xid: i32, op: OpCode, length: usize) {
         let body = self.input.get(12..4 + length).unwrap_or_default();
         let zxid;
         {
@@ -380,6 +394,7 @@ impl ConnTask<'_> {
             self.shared
                 .reading(&tree)
                 .answer(self.conn, &mut out, xid, op, body);
+            self.unsent = out.buf.len();
         }
         let metrics = &self.shared.metrics;
         metrics.latency.record_us(0);

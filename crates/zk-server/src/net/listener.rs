@@ -5,7 +5,7 @@ use super::connection;
 use crate::state::{Clock, Shared};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -14,13 +14,28 @@ use tokio::net::{TcpListener, TcpStream};
 /// After a failed accept (no file descriptors left, say).
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes the port; nothing is accepted yet.
+/// Takes the port; nothing is accepted yet. All addresses means IPv4 alone where there is no IPv6.
 pub(crate) fn bind(address: SocketAddr, backlog: i32) -> io::Result<std::net::TcpListener> {
+    match bind_one(address, backlog) {
+        Err(error)
+            if address.ip() == Ipv6Addr::UNSPECIFIED
+                && error.kind() != io::ErrorKind::AddrInUse =>
+        {
+            bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), backlog)
+        }
+        other => other,
+    }
+}
+
+fn bind_one(address: SocketAddr, backlog: i32) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -43,6 +58,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 fn admit(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let config = &shared.config;
     let address = peer.ip().to_canonical();
+    let peer = SocketAddr::new(address, peer.port());
     let in_all = shared.conns.lock().len();
     let refused = {
         let mut by_address = shared.by_address.lock();
