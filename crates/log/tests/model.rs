@@ -150,14 +150,14 @@ fn check(log: &mut PartitionLog, model: &Model) {
     }
 }
 
-fn active_log(dir: &Path) -> std::path::PathBuf {
+fn active_log(dir: &Path) -> Option<std::path::PathBuf> {
     let mut logs: Vec<_> = std::fs::read_dir(dir)
         .unwrap()
         .map(|e| e.unwrap().path())
         .filter(|p| p.extension().is_some_and(|e| e == "log"))
         .collect();
     logs.sort();
-    logs.pop().unwrap()
+    logs.pop()
 }
 
 fn crash(
@@ -300,7 +300,10 @@ fn run(ops: Vec<Op>) {
             }
             Op::Crash => log = crash(log, dir.path(), &config, || {}),
             Op::Torn(bytes) => {
-                let path = active_log(dir.path());
+                // Without a record there is no file yet.
+                let Some(path) = active_log(dir.path()) else {
+                    continue;
+                };
                 let size = log.segment_at(log.segment_count() - 1).unwrap().size();
                 let left = size.saturating_sub(bytes);
                 // What lies below the recovery point is on the device and cannot be torn.
@@ -344,7 +347,10 @@ fn run(ops: Vec<Op>) {
                 }
             }
             Op::Rubbish(rubbish) => {
-                let path = active_log(dir.path());
+                // Without a record there is no file yet.
+                let Some(path) = active_log(dir.path()) else {
+                    continue;
+                };
                 let size = log.segment_at(log.segment_count() - 1).unwrap().size();
                 log = crash(log, dir.path(), &config, || {
                     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();

@@ -71,7 +71,8 @@ fn sequences_and_epochs() {
     // (what was before: epoch and first sequence of single records) -> (epoch, sequence) -> answer
     let before: &[(i16, i32)] = &[(0, 0), (0, 1), (0, 2)];
     let ooo = Err(ErrorCode::OutOfOrderSequenceNumber);
-    let table: &[(&[(i16, i32)], (i16, i32), Result<i64, ErrorCode>)] = &[
+    type Line<'a> = (&'a [(i16, i32)], (i16, i32), Result<i64, ErrorCode>);
+    let table: &[Line<'_>] = &[
         (&[], (0, 0), Ok(0)),
         // Nothing known of the producer: any sequence is taken.
         (&[], (0, 17), Ok(0)),

@@ -320,8 +320,11 @@ impl PartitionLog {
             end = None;
         }
         if self.segments.is_empty() {
-            let first =
-                Segment::create(&self.dir, options.log_start, &self.config, options.now_ms)?;
+            let (start, now_ms) = (options.log_start, options.now_ms);
+            let first = match start {
+                0 => Segment::deferred(&self.dir, 0, &self.config, now_ms),
+                start => Segment::create(&self.dir, start, &self.config, now_ms)?,
+            };
             self.segments.push(first);
         }
         self.log_end = end.unwrap_or(options.log_start);

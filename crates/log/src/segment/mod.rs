@@ -50,6 +50,8 @@ pub struct Segment {
     roll_jitter_ms: i64,
     /// There is a transaction index.
     has_aborts: bool,
+    /// Its files are made with the first append.
+    deferred: bool,
     /// Tells segments of the same base offset apart, for the cleaner.
     serial: u64,
 }
@@ -89,29 +91,44 @@ impl Segment {
         now_ms: i64,
         suffix: &'static str,
     ) -> Result<Self, LogError> {
-        let mut segment = Self::existing(dir, base_offset, 0, now_ms);
+        let mut segment = Self::deferred(dir, base_offset, config, now_ms);
         segment.suffix = suffix;
-        let path = segment.path(FileKind::Log);
-        let initial = if config.preallocate && suffix.is_empty() {
-            u64::from(config.segment_bytes)
-        } else {
-            0
-        };
-        disk::make(&path, initial)?;
-        segment.index.create(
-            &segment.path(FileKind::OffsetIndex),
-            config.max_index_entries(),
-        )?;
-        segment.time_index.create(
-            &segment.path(FileKind::TimeIndex),
-            config.max_time_index_entries(),
-        )?;
+        segment.make_files(config)?;
+        Ok(segment)
+    }
+
+    /// A new, empty segment whose files are made with the first append: a topic of thousands of partitions is made quickly,
+    /// and a log without files begins at 0 for any broker. For the first segment of a log only.
+    pub fn deferred(dir: &Arc<Path>, base_offset: i64, config: &LogConfig, now_ms: i64) -> Self {
+        let mut segment = Self::existing(dir, base_offset, 0, now_ms);
+        segment.deferred = true;
+        segment.index = OffsetIndex::fresh();
+        segment.time_index = TimeIndex::fresh();
         segment.max_timestamp = Some(TimeEntry {
             timestamp: -1,
             offset: base_offset,
         });
         segment.roll_jitter_ms = jitter(dir, base_offset, config.segment_jitter_ms);
-        Ok(segment)
+        segment
+    }
+
+    fn make_files(&mut self, config: &LogConfig) -> Result<(), LogError> {
+        let path = self.path(FileKind::Log);
+        let initial = if config.preallocate && self.suffix.is_empty() {
+            u64::from(config.segment_bytes)
+        } else {
+            0
+        };
+        disk::make(&path, initial)?;
+        let (index, time) = (
+            self.path(FileKind::OffsetIndex),
+            self.path(FileKind::TimeIndex),
+        );
+        self.index.create(&index, config.max_index_entries())?;
+        self.time_index
+            .create(&time, config.max_time_index_entries())?;
+        self.deferred = false;
+        Ok(())
     }
 
     /// Of files that are there; nothing is opened.
@@ -133,6 +150,7 @@ impl Segment {
             created_ms,
             roll_jitter_ms: 0,
             has_aborts: false,
+            deferred: false,
             serial: next_serial(),
         }
     }
@@ -223,6 +241,9 @@ impl Segment {
         config: &LogConfig,
     ) -> Result<(), LogError> {
         let position = self.position_for(span.bytes)?;
+        if self.deferred {
+            self.make_files(config)?;
+        }
         let file = self.file()?;
         // Known before the write, so that nothing can fail after it but the indexes.
         let known = self.max_timestamp(false)?;
