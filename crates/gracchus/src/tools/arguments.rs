@@ -4,11 +4,25 @@ use super::Failure;
 use clap::Parser;
 use gracchus_client::{Cluster, ClusterConfig};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 /// Configuration as `key=value`.
 pub(super) type Properties = BTreeMap<String, String>;
+
+/// What is printed: Kafka's text, or one JSON document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// Prints a document and a line end.
+pub(super) fn print_json(document: &serde_json::Value) -> Result<(), Failure> {
+    writeln!(std::io::stdout(), "{document:#}")?;
+    Ok(())
+}
 
 /// Parses a tool's arguments; `Err` is the exit code after help or an error has been printed.
 pub(super) fn parse<T: Parser>(name: &'static str, arguments: &[String]) -> Result<T, u8> {

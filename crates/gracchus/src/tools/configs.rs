@@ -1,11 +1,12 @@
 //! `gracchus configs`, as `kafka-configs.sh`: topics, brokers and their loggers.
 
 use super::Failure;
-use super::arguments::{Properties, connect, parse, properties_file};
+use super::arguments::{Format, Properties, connect, parse, print_json, properties_file};
 use clap::{ArgGroup, Parser};
 use gracchus_client::admin::{
     Admin, ConfigEntry, ConfigOp, ConfigResource, ConfigSource, ResourceType,
 };
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -69,6 +70,9 @@ struct Options {
         value_delimiter = ','
     )]
     delete_config: Vec<String>,
+    /// What --describe prints
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
     /// Accepted for compatibility
     #[arg(long, hide = true)]
     force: bool,
@@ -224,6 +228,15 @@ async fn describe(
             ids.chain(std::iter::once(String::new())).collect()
         }
     };
+    if o.format == Format::Json {
+        let mut documents = Vec::new();
+        for name in names {
+            let entries = entries(admin, &resource(kind, &name)?, o.all).await?;
+            let entries: Vec<_> = entries.iter().map(document).collect();
+            documents.push(json!({"type": kind, "name": name, "configs": entries}));
+        }
+        return print_json(&documents.into());
+    }
     let mut out = std::io::stdout().lock();
     for name in names {
         let resource = resource(kind, &name)?;
@@ -254,6 +267,22 @@ async fn describe(
         }
     }
     Ok(())
+}
+
+fn document(e: &ConfigEntry) -> Value {
+    let synonyms: Vec<_> = e
+        .synonyms
+        .iter()
+        .map(|s| json!({"name": s.name, "value": s.value, "source": s.source.name()}))
+        .collect();
+    json!({
+        "name": e.name,
+        "value": e.value,
+        "source": e.source.name(),
+        "read_only": e.read_only,
+        "sensitive": e.sensitive,
+        "synonyms": synonyms,
+    })
 }
 
 /// Splits at commas outside of square brackets.

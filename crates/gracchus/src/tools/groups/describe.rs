@@ -2,8 +2,10 @@
 
 use super::{Options, chosen, print_error};
 use crate::tools::Failure;
+use crate::tools::arguments::{Format, print_json};
 use gracchus_client::TopicPartition;
 use gracchus_client::admin::{Admin, Committed, GroupDescription, IsolationLevel, OffsetSpec};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -13,6 +15,13 @@ pub(super) async fn run(o: &Options, admin: &Admin) -> Result<(), Failure> {
     let mut groups = chosen(o, admin).await?;
     groups.sort();
     groups.dedup();
+    if o.format == Format::Json {
+        let mut documents = Vec::new();
+        for (_, described) in admin.describe_groups(&groups).await? {
+            documents.push(document(admin, &described?).await?);
+        }
+        return print_json(&documents.into());
+    }
     for (_, described) in admin.describe_groups(&groups).await? {
         let group = described?;
         if o.members {
@@ -83,7 +92,8 @@ async fn rows(
         .collect())
 }
 
-async fn print_offsets(admin: &Admin, group: &GroupDescription) -> Result<(), Failure> {
+/// A row for each partition that the group reads or has an offset of.
+async fn all_rows(admin: &Admin, group: &GroupDescription) -> Result<Vec<Row>, Failure> {
     let committed = admin.committed_offsets(&group.group, None).await?;
     let mut members: Vec<_> = group
         .members
@@ -102,6 +112,63 @@ async fn print_offsets(admin: &Admin, group: &GroupDescription) -> Result<(), Fa
         .cloned()
         .collect();
     all.extend(rows(admin, &left, &committed, [MISSING; 3]).await?);
+    Ok(all)
+}
+
+/// A group as JSON: state, members and offsets in one.
+async fn document(admin: &Admin, group: &GroupDescription) -> Result<Value, Failure> {
+    let shown = |text: &str| (text != MISSING).then(|| text.to_owned());
+    let offsets: Vec<_> = all_rows(admin, group)
+        .await?
+        .iter()
+        .map(|r| {
+            json!({
+                "topic": r.topic,
+                "partition": r.partition.parse::<i32>().ok(),
+                "current_offset": r.offset,
+                "log_end_offset": r.end,
+                "lag": r.offset.and_then(|o| Some(r.end? - o)),
+                "consumer_id": shown(&r.consumer),
+                "host": shown(&r.host),
+                "client_id": shown(&r.client),
+            })
+        })
+        .collect();
+    let members: Vec<_> = group
+        .members
+        .iter()
+        .map(|m| {
+            let partitions: Vec<_> = m
+                .assignment
+                .iter()
+                .map(|tp| json!({"topic": tp.topic, "partition": tp.partition}))
+                .collect();
+            json!({
+                "consumer_id": m.id,
+                "group_instance_id": m.instance_id,
+                "client_id": m.client_id,
+                "host": m.host,
+                "assignment": partitions,
+            })
+        })
+        .collect();
+    Ok(json!({
+        "group": group.group,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "assignment_strategy": group.assignor,
+        "coordinator": {
+            "id": group.coordinator.id,
+            "host": group.coordinator.host,
+            "port": group.coordinator.port,
+        },
+        "members": members,
+        "offsets": offsets,
+    }))
+}
+
+async fn print_offsets(admin: &Admin, group: &GroupDescription) -> Result<(), Failure> {
+    let all = all_rows(admin, group).await?;
     if !is_shown(group, all.len()) {
         return Ok(());
     }

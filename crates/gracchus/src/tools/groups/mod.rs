@@ -5,11 +5,12 @@ mod reset;
 mod time;
 
 use super::Failure;
-use super::arguments::{Properties, connect, parse, properties_file};
+use super::arguments::{Format, Properties, connect, parse, print_json, properties_file};
 use clap::{ArgGroup, Parser};
 use gracchus_client::admin::{Admin, GroupListing};
 use gracchus_client::{ClientError, TopicPartition};
 use gracchus_kafka_proto::ErrorCode;
+use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -54,6 +55,9 @@ struct Options {
     /// All topics that the group has offsets of
     #[arg(long, conflicts_with = "topic")]
     all_topics: bool,
+    /// What --list and --describe print
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
     /// How long to wait for answers, ms
     #[arg(long, value_name = "MS")]
     timeout: Option<u64>,
@@ -247,6 +251,20 @@ async fn list(o: &Options, admin: &Admin) -> Result<(), Failure> {
     }
     let mut groups = consumers(admin, &wanted).await?;
     groups.retain(|g| kinds.is_empty() || kinds.contains(&g.kind.to_lowercase()));
+    if o.format == Format::Json {
+        let documents: Vec<_> = groups
+            .iter()
+            .map(|g| {
+                json!({
+                    "group": g.group,
+                    "protocol_type": g.protocol_type,
+                    "type": g.kind,
+                    "state": g.state,
+                })
+            })
+            .collect();
+        return print_json(&documents.into());
+    }
     let mut out = std::io::stdout().lock();
     if o.state.is_none() && o.kind.is_none() {
         for g in &groups {

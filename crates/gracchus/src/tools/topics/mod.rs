@@ -1,14 +1,14 @@
-//! `gracchus topics`, as `kafka-topics.sh`.
+//! `gracchus topics`, as `kafka-topics.sh`: [`describe`], the rest here.
+
+mod describe;
 
 use super::Failure;
-use super::arguments::{Properties, connect, is_internal, name_filter, parse, properties_file};
-use clap::{ArgGroup, Parser};
-use gracchus_client::TopicPartition;
-use gracchus_client::admin::{
-    Admin, ConfigResource, NewPartitions, NewTopic, PartitionInfo, Reassignment, ResourceConfig,
-    TopicDescription,
+use super::arguments::{
+    Format, Properties, connect, is_internal, name_filter, parse, print_json, properties_file,
 };
-use gracchus_kafka_proto::{ErrorCode, Uuid};
+use clap::{ArgGroup, Parser};
+use gracchus_client::admin::{Admin, NewPartitions, NewTopic, TopicDescription};
+use gracchus_kafka_proto::ErrorCode;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -81,9 +81,22 @@ struct Options {
     /// Leave internal topics out
     #[arg(long, conflicts_with_all = ["create", "delete", "alter"])]
     exclude_internal: bool,
+    /// What --list and --describe print
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
     /// Accepted for compatibility
     #[arg(long, hide = true)]
     partition_size_limit_per_response: Option<i32>,
+}
+
+impl Options {
+    /// Whether only partitions in some bad state are wanted.
+    fn reports(&self) -> bool {
+        self.under_replicated_partitions
+            || self.unavailable_partitions
+            || self.under_min_isr_partitions
+            || self.at_min_isr_partitions
+    }
 }
 
 /// Runs the tool; gives its exit code.
@@ -119,13 +132,16 @@ async fn execute(o: &Options) -> Result<(), Failure> {
     } else if o.delete {
         delete(o, &admin).await
     } else if o.describe {
-        describe(o, &admin).await
+        describe::run(o, &admin).await
     } else {
         let names: Vec<_> = matching(o, &admin)
             .await?
             .into_iter()
             .map(|t| t.name)
             .collect();
+        if o.format == Format::Json {
+            return print_json(&names.into());
+        }
         writeln!(std::io::stdout(), "{}", names.join("\n"))?;
         Ok(())
     }
@@ -279,166 +295,4 @@ async fn delete(o: &Options, admin: &Admin) -> Result<(), Failure> {
         result?;
     }
     Ok(())
-}
-
-async fn describe(o: &Options, admin: &Admin) -> Result<(), Failure> {
-    let id = o.topic_id.as_deref().map(|text| {
-        text.parse::<Uuid>()
-            .map_err(|_| Failure::usage(format!("Input string `{text}` is not a topic id")))
-    });
-    let id = id.transpose()?.filter(|id| *id != Uuid::ZERO);
-    let topics: Vec<_> = match id {
-        None => {
-            let topics = matching(o, admin).await?;
-            must_exist(o, !topics.is_empty())?;
-            topics
-        }
-        Some(id) => {
-            let mut topics = admin.list_topics().await?;
-            topics.retain(|t| t.id == id && !(o.exclude_internal && is_internal(&t.name)));
-            if topics.is_empty() && !o.if_exists {
-                return Err(Failure::other(format!(
-                    "TopicId '{id}' does not exist as expected"
-                )));
-            }
-            topics
-        }
-    };
-    if topics.is_empty() {
-        return Ok(());
-    }
-    let resources: Vec<_> = topics
-        .iter()
-        .map(|t| ConfigResource::topic(&t.name))
-        .collect();
-    let mut configs = BTreeMap::new();
-    for (resource, result) in admin.describe_configs(&resources, false).await? {
-        configs.insert(resource.name, result?);
-    }
-    let live: Vec<i32> = admin
-        .describe_cluster()
-        .await?
-        .nodes
-        .iter()
-        .map(|n| n.id)
-        .collect();
-    // not everybody may ask for these
-    let moves = admin.list_reassignments().await.unwrap_or_default();
-    let reports = o.under_replicated_partitions
-        || o.unavailable_partitions
-        || o.under_min_isr_partitions
-        || o.at_min_isr_partitions;
-    let mut out = std::io::stdout().lock();
-    for topic in &topics {
-        let empty = Vec::new();
-        let config = configs.get(&topic.name).unwrap_or(&empty);
-        if !reports {
-            print_topic(&mut out, o, topic, config, &moves)?;
-        }
-        if o.topics_with_overrides {
-            continue;
-        }
-        for p in &topic.partitions {
-            let moving = moves.get(&TopicPartition::new(&topic.name, p.partition));
-            if !reports || is_reported(o, p, config, moving, &live) {
-                print_partition(&mut out, &topic.name, p, moving)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Replicas, those on their way in left out.
-fn replication_factor(p: &PartitionInfo, moving: Option<&Reassignment>) -> usize {
-    match moving {
-        Some(m)
-            if p.replicas
-                .iter()
-                .any(|r| m.adding.contains(r) || m.removing.contains(r)) =>
-        {
-            m.replicas.len().saturating_sub(m.adding.len())
-        }
-        _ => p.replicas.len(),
-    }
-}
-
-fn is_reported(
-    o: &Options,
-    p: &PartitionInfo,
-    config: &ResourceConfig,
-    moving: Option<&Reassignment>,
-    live: &[i32],
-) -> bool {
-    let min_isr = config
-        .iter()
-        .find(|e| e.name == "min.insync.replicas")
-        .and_then(|e| e.value.as_ref()?.parse::<usize>().ok())
-        .unwrap_or(1);
-    (o.under_replicated_partitions && replication_factor(p, moving) > p.isr.len())
-        || (o.unavailable_partitions && p.leader.is_none_or(|l| !live.contains(&l)))
-        || (o.under_min_isr_partitions && (p.leader.is_none() || p.isr.len() < min_isr))
-        || (o.at_min_isr_partitions && p.isr.len() == min_isr)
-}
-
-fn joined(ids: &[i32]) -> String {
-    ids.iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(",")
-}
-
-fn print_topic(
-    out: &mut impl Write,
-    o: &Options,
-    topic: &TopicDescription,
-    config: &ResourceConfig,
-    moves: &BTreeMap<TopicPartition, Reassignment>,
-) -> std::io::Result<()> {
-    let own: Vec<_> = config
-        .iter()
-        .filter(|e| !e.is_default())
-        .map(|e| format!("{}={}", e.name, e.value.as_deref().unwrap_or("null")))
-        .collect();
-    if o.topics_with_overrides && own.is_empty() {
-        return Ok(());
-    }
-    write!(out, "Topic: {}", topic.name)?;
-    if topic.id != Uuid::ZERO {
-        write!(out, "\tTopicId: {}", topic.id)?;
-    }
-    let factor = topic.partitions.first().map_or(0, |p| {
-        replication_factor(p, moves.get(&TopicPartition::new(&topic.name, p.partition)))
-    });
-    writeln!(
-        out,
-        "\tPartitionCount: {}\tReplicationFactor: {factor}\tConfigs: {}",
-        topic.partitions.len(),
-        own.join(",")
-    )
-}
-
-fn print_partition(
-    out: &mut impl Write,
-    topic: &str,
-    p: &PartitionInfo,
-    moving: Option<&Reassignment>,
-) -> std::io::Result<()> {
-    let leader = p.leader.map_or("none".into(), |id| id.to_string());
-    write!(
-        out,
-        "\tTopic: {topic}\tPartition: {}\tLeader: {leader}\tReplicas: {}\tIsr: {}",
-        p.partition,
-        joined(&p.replicas),
-        joined(&p.isr)
-    )?;
-    if let Some(m) = moving {
-        write!(
-            out,
-            "\tAdding Replicas: {}\tRemoving Replicas: {}",
-            joined(&m.adding),
-            joined(&m.removing)
-        )?;
-    }
-    // eligible leader replicas (KIP-966) exist in KRaft mode only
-    writeln!(out, "\tElr: N/A\tLastKnownElr: N/A")
 }
