@@ -89,6 +89,11 @@ impl Session {
                 return;
             };
             let connected = Instant::now();
+            let peer: Vec<String> = stream
+                .peer_addr()
+                .iter()
+                .map(SocketAddr::to_string)
+                .collect();
             match self.serve(stream).await {
                 Ended::Closed => return,
                 Ended::Expired => {
@@ -103,6 +108,9 @@ impl Session {
                         self.config.name
                     );
                     self.with_core(|core, _, outputs| core.disconnected(outputs));
+                    // a server may accept connections and answer nothing (stopped, overloaded): that is no contact either
+                    self.complain(&peer, &reason);
+                    self.check_overdue();
                     // a server that takes connections and drops them is starting or overloaded: no tight loop
                     if connected.elapsed() < BRIEF && self.or_close(sleep(BRIEF)).await.is_none() {
                         return;
@@ -212,7 +220,8 @@ impl Session {
     }
 
     fn complain(&mut self, tried: &[String], last_error: &str) {
-        if self.last_complaint.elapsed() < COMPLAIN_EVERY {
+        let silence = self.last_heard.elapsed();
+        if silence < COMPLAIN_EVERY || self.last_complaint.elapsed() < COMPLAIN_EVERY {
             return;
         }
         self.last_complaint = Instant::now();
