@@ -110,10 +110,12 @@ def test_groups_as_kafkas_tool_prints_them(own, both, topic):
     assert len(rest.stdout.split()) == 20
     exported = own("groups", "--reset-offsets", "--group", group, "--all-topics", "--shift-by", "-5", "--export", "--dry-run")
     assert exported.stdout.split() == [f"{topic},0,15"]
-    own("groups", "--delete-offsets", "--group", group, "--topic", topic)
     assert own("groups", "--delete", "--group", group).stdout == \
         f"Deletion of requested consumer groups ('{group}') was successful.\n"
     assert group not in own("groups", "--list").stdout.split()
+    own("groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-latest", "--execute")
+    deleted = own("groups", "--delete-offsets", "--group", group, "--topic", topic + ":0")
+    assert deleted.stdout.split()[-3:] == [topic, "0", "Successful"]
 
 
 def test_committed_offsets_shown_from_the_internal_topic(own, topic):
