@@ -67,6 +67,10 @@ pub struct Broker {
     pub groups: Arc<GroupShell>,
     /// The controller, active or not.
     pub controller: Arc<ControllerShell>,
+    /// Requests to the active controller on another broker.
+    pub controller_link: crate::controller_link::ControllerLink,
+    /// Ids for producers.
+    pub producer_ids: crate::producer_ids::ProducerIds,
     /// Kafka's znodes over the broker's ZooKeeper session.
     pub registry: Registry,
     /// Listeners as configured, the advertised ones complete.

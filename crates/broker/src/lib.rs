@@ -19,6 +19,8 @@ pub mod config;
 pub mod context;
 /// The shell of the controller.
 pub mod controller;
+/// Requests to the active controller on another broker.
+pub mod controller_link;
 /// The shell of the group coordinator.
 pub mod group;
 /// Start-up order, registration, shutdown.
@@ -29,6 +31,8 @@ pub mod metadata;
 pub mod metrics;
 /// Listeners, connections, frames, limits.
 pub mod net;
+/// Ids for idempotent producers.
+pub mod producer_ids;
 /// The replicas of this broker: produce, fetch, replication, purgatories.
 pub mod replica;
 /// Topics and partitions coming to be.

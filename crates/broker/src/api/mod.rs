@@ -17,12 +17,24 @@ use crate::broker::Broker;
 use crate::context::{ConnectionInfo, RequestContext};
 use crate::net::Outcome;
 
+/// AllocateProducerIds (67).
+pub mod allocate_producer_ids;
+/// AlterPartition (56).
+pub mod alter_partition;
 /// ApiVersions (18).
 pub mod api_versions;
 /// Configurations of topics and brokers.
 pub mod configs;
+/// ControlledShutdown (7).
+pub mod controlled_shutdown;
+/// CreatePartitions (37).
+pub mod create_partitions;
+/// CreateTopics (19).
+pub mod create_topics;
 /// DeleteRecords (21).
 pub mod delete_records;
+/// DeleteTopics (20).
+pub mod delete_topics;
 /// DescribeCluster (60).
 pub mod describe_cluster;
 /// DescribeLogDirs (35).
@@ -35,6 +47,8 @@ pub mod fetch;
 pub mod fetch_convert;
 /// Groups and committed offsets.
 pub mod group;
+/// InitProducerId (22).
+pub mod init_producer_id;
 /// LeaderAndIsr (4).
 pub mod leader_and_isr;
 /// Who leads instead.
@@ -120,6 +134,13 @@ served! {
     boxed ListGroupsRequest => group::list_groups::handle;
     boxed DeleteGroupsRequest => group::delete_groups::handle;
     boxed OffsetDeleteRequest => group::offset_delete::handle;
+    boxed ControlledShutdownRequest => controlled_shutdown::handle;
+    boxed CreateTopicsRequest => create_topics::handle;
+    boxed DeleteTopicsRequest => delete_topics::handle;
+    boxed CreatePartitionsRequest => create_partitions::handle;
+    boxed AlterPartitionRequest => alter_partition::handle;
+    boxed AllocateProducerIdsRequest => allocate_producer_ids::handle;
+    boxed InitProducerIdRequest => init_producer_id::handle;
     boxed ConsumerGroupHeartbeatRequest => refused::consumer_group_heartbeat;
     boxed ConsumerGroupDescribeRequest => refused::consumer_group_describe;
 }

@@ -141,7 +141,11 @@ fn broker_synonyms(layers: &[Layer<'_>], key: &str, sensitive: bool) -> Vec<Syno
 impl ConfigStore {
     /// All keys of a topic.
     pub fn describe_topic(&self, topic: &str) -> Vec<Entry> {
-        let overrides = self.topic_overrides(topic);
+        self.describe_overrides(&self.topic_overrides(topic))
+    }
+
+    /// All keys of a topic with these overrides, which need not be stored.
+    pub fn describe_overrides(&self, overrides: &Props) -> Vec<Entry> {
         let config = self.current();
         self.with_layers(|layers, _| {
             catalogue::all(Kind::Topic)

@@ -187,6 +187,8 @@ pub async fn start(
         replicas,
         groups,
         controller: ControllerShell::new(),
+        controller_link: Default::default(),
+        producer_ids: Default::default(),
         registry,
         listeners,
         config_changes: tokio::sync::Notify::new(),
