@@ -1,18 +1,16 @@
 //! One task a connection: reads frames, answers what it may at once, queues the rest, writes what is to be sent.
 
 use super::conn::{Conn, End, MAX_UNSENT};
+use super::decode::decode_write;
 use super::fourletter;
 use crate::acl;
 use crate::prep::Write;
 use crate::read;
 use crate::state::{Job, Shared, Task};
 use bytes::{Buf, Bytes, BytesMut};
-use gracchus_zk_proto::multi::{MultiOp, MultiRequest};
-use gracchus_zk_proto::request::{
-    AuthRequest, CreateRequest, CreateTtlRequest, DeleteContainerRequest, ReconfigRequest,
-};
+use gracchus_zk_proto::request::AuthRequest;
 use gracchus_zk_proto::response::SaslResponse;
-use gracchus_zk_proto::{ConnectRequest, CreateMode, Jute, OpCode, ZkError};
+use gracchus_zk_proto::{ConnectRequest, Jute, OpCode, ZkError};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -448,55 +446,5 @@ fn drain(stream: &TcpStream) {
         if !matches!(stream.try_read(&mut rest), Ok(read) if read > 0) {
             return;
         }
-    }
-}
-
-/// Reads a request that is not answered at once.
-fn decode_write(op: OpCode, body: Bytes) -> Task {
-    let decoded = match op {
-        OpCode::Create | OpCode::Create2 | OpCode::CreateContainer => {
-            CreateRequest::from_bytes(body).map(|r| {
-                let r = CreateTtlRequest {
-                    path: r.path,
-                    data: r.data,
-                    acl: r.acl,
-                    flags: r.flags,
-                    ttl_ms: -1,
-                };
-                Write::Create(op, r)
-            })
-        }
-        OpCode::CreateTtl => CreateTtlRequest::from_bytes(body).map(|r| Write::Create(op, r)),
-        OpCode::Delete => Jute::from_bytes(body).map(Write::Delete),
-        OpCode::DeleteContainer => {
-            DeleteContainerRequest::from_bytes(body).map(|r| Write::DeleteContainer {
-                path: r.path,
-                from_client: true,
-            })
-        }
-        OpCode::SetData => Jute::from_bytes(body).map(Write::SetData),
-        OpCode::SetAcl => Jute::from_bytes(body).map(Write::SetAcl),
-        OpCode::Reconfig => ReconfigRequest::from_bytes(body).map(|_| Write::Reconfig),
-        OpCode::CloseSession => Ok(Write::CloseSession),
-        OpCode::Multi => Ok(match MultiRequest::from_bytes(body) {
-            Ok(request) if request.ops.iter().all(is_fit_for_multi) => Write::Multi(request.ops),
-            _ => Write::MalformedMulti,
-        }),
-        _ => return Task::Unimplemented,
-    };
-    match decoded {
-        Ok(write) => Task::Write(write),
-        Err(_) => Task::Refuse(ZkError::MarshallingError),
-    }
-}
-
-/// A read, or flags that no create knows, spoil the whole multi.
-fn is_fit_for_multi(op: &MultiOp) -> bool {
-    match op {
-        MultiOp::Create(r) | MultiOp::Create2(r) | MultiOp::CreateContainer(r) => {
-            CreateMode::from_flags(r.flags).is_some()
-        }
-        MultiOp::CreateTtl(r) => CreateMode::from_flags(r.flags).is_some(),
-        op => !op.is_read(),
     }
 }

@@ -2,5 +2,6 @@
 
 pub(crate) mod conn;
 pub(crate) mod connection;
+mod decode;
 pub(crate) mod fourletter;
 pub(crate) mod listener;

@@ -3,25 +3,26 @@
 //! It takes all that arrived, turns it into transactions, makes them durable with one sync, applies them, and answers. What arrives
 //! meanwhile is the next batch. Reads behind a write of their session take the same way.
 
-use crate::net::conn::{Conn, Out};
-use crate::path;
+mod handshake;
+mod reply;
+mod watching;
+
+use crate::net::conn::Conn;
 use crate::prep::{Prep, Write};
-use crate::read::event_frame;
-use crate::session::password;
 use crate::snapshots::Snapshots;
 use crate::state::{Clock, Job, Shared, Task};
 use crate::store::txn_log::{CommitError, TxnLog};
-use crate::tree::{Applied, Change, DataTree};
-use crate::watch::ConnId;
-use bytes::{Bytes, BytesMut};
-use gracchus_zk_proto::multi::{MultiResponse, MultiResult};
-use gracchus_zk_proto::response::Create2Response;
+use crate::tree::DataTree;
+use bytes::Bytes;
 use gracchus_zk_proto::txn::{CreateSessionTxn, Txn, TxnHeader};
-use gracchus_zk_proto::{ConnectRequest, ConnectResponse, EventType, Jute, OpCode, ZkError, perms};
+use gracchus_zk_proto::{ConnectRequest, OpCode, ZkError};
+use handshake::{attach, end_session, grant};
+use reply::reply;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
+use watching::Watching;
 
 /// Jobs applied under one lock of the tree: readers wait no longer.
 const APPLY_CHUNK: usize = 256;
@@ -297,11 +298,7 @@ impl Committer {
 
     fn apply(&mut self, jobs: &mut Vec<Job>, plans: Vec<Planned>) {
         let shared = self.shared.clone();
-        let mut watching = Watching {
-            shared: &shared,
-            touched: std::mem::take(&mut self.touched),
-            told: Vec::new(),
-        };
+        let mut watching = Watching::new(&shared, std::mem::take(&mut self.touched));
         let now_us = shared.clock.now_us();
         let now_ms = (now_us / 1000) as i64;
         let (mut finished, mut bytes) = (0, 0);
@@ -455,219 +452,6 @@ fn apply_one(
                     out.reply(job.xid, -1, |_| Err(ZkError::Unimplemented));
                 }
                 conn.close(true);
-            }
-        }
-    }
-}
-
-/// The session is gone: so is its connection, after the answer if it asked for that itself.
-fn end_session(shared: &Shared, job: &Job, session: i64) {
-    let conn = {
-        let mut sessions = shared.sessions.lock();
-        let conn = sessions.conn(session);
-        sessions.remove(session);
-        conn
-    };
-    if job.conn.is_none() {
-        tracing::info!(
-            "session 0x{session:x} expired: its client was silent for longer than its timeout"
-        );
-        shared.metrics.stale_sessions_expired.fetch_add(1, Relaxed);
-    }
-    if let Some(conn) = &job.conn {
-        conn.close(true);
-    } else if let Some(conn) = conn.and_then(|id| shared.conns.lock().get(&id).cloned()) {
-        conn.close(false);
-    }
-}
-
-/// Tells a client that it has a session now.
-fn grant(shared: &Shared, job: &Job, session: i64, timeout_ms: i32, request: &ConnectRequest) {
-    let Some(conn) = &job.conn else { return };
-    let now_ms = shared.clock.now_ms();
-    let heard = shared
-        .sessions
-        .lock()
-        .add(session, timeout_ms, Some(conn.id), now_ms);
-    enter(conn, heard, session, timeout_ms, request);
-}
-
-fn enter(
-    conn: &Conn,
-    heard: crate::session::LastHeard,
-    session: i64,
-    timeout_ms: i32,
-    request: &ConnectRequest,
-) {
-    let _ = conn.last_heard.set(heard);
-    conn.timeout_ms.store(timeout_ms, Relaxed);
-    conn.session.store(session, Release);
-    if let Some(mut out) = conn.open_out() {
-        out.frame(&ConnectResponse {
-            protocol_version: 0,
-            timeout_ms,
-            session_id: session,
-            password: Some(Bytes::copy_from_slice(&password(session))),
-            read_only: request.read_only.map(|_| false),
-        });
-    }
-}
-
-/// A client wants its session back. Whoever holds it is cut off first, even if the password then turns out wrong.
-fn attach(shared: &Shared, job: &Job, request: &ConnectRequest, now_ms: i64) {
-    let Some(conn) = &job.conn else { return };
-    let session = request.session_id;
-    shared
-        .metrics
-        .connection_revalidate_count
-        .fetch_add(1, Relaxed);
-    let timeout_ms = shared.clamp_timeout(request.timeout_ms);
-    let (holder, heard) = {
-        let mut sessions = shared.sessions.lock();
-        let holder = sessions.conn(session);
-        let right = sessions.contains(session)
-            && request.password.as_deref() == Some(&password(session)[..]);
-        let heard = right
-            .then(|| sessions.attach(session, timeout_ms, conn.id, now_ms))
-            .flatten();
-        (holder, heard)
-    };
-    if let Some(holder) = holder.and_then(|id| shared.conns.lock().get(&id).cloned()) {
-        holder.close(false);
-    }
-    match heard {
-        Some(heard) => enter(conn, heard, session, timeout_ms, request),
-        None => {
-            tracing::info!(
-                "client {} wants session 0x{session:x} back, which is unknown, expired or not its own: it is told so and makes a new one",
-                conn.peer
-            );
-            if let Some(mut out) = conn.open_out() {
-                out.frame(&ConnectResponse {
-                    password: Some(Bytes::from_static(&[0; 16])),
-                    read_only: request.read_only.map(|_| false),
-                    ..ConnectResponse::default()
-                });
-            }
-            conn.close(true);
-        }
-    }
-}
-
-fn reply(out: &mut Out, xid: i32, zxid: i64, applied: Applied) {
-    out.reply(xid, zxid, |buf| fill(buf, applied));
-}
-
-fn fill(out: &mut BytesMut, applied: Applied) -> Result<(), ZkError> {
-    match applied {
-        Applied::Done => {}
-        Applied::Created { path, stat, op } => {
-            gracchus_zk_proto::jute::write_buffer(out, Some(path.as_bytes()));
-            if op != OpCode::Create {
-                stat.write(out);
-            }
-        }
-        Applied::Changed(stat) => stat.write(out),
-        Applied::Failed(error) => return Err(error),
-        Applied::All(_) | Applied::NothingOf(_) => multi_response(applied).write(out),
-    }
-    Ok(())
-}
-
-fn multi_response(applied: Applied) -> MultiResponse {
-    let results = match applied {
-        Applied::All(all) => all.into_iter().map(multi_result).collect(),
-        Applied::NothingOf(codes) => codes.into_iter().map(MultiResult::Error).collect(),
-        _ => Vec::new(),
-    };
-    MultiResponse { results }
-}
-
-fn multi_result((applied, op): (Applied, OpCode)) -> MultiResult {
-    match applied {
-        Applied::Created {
-            path,
-            op: OpCode::Create,
-            ..
-        } => MultiResult::Create(path.to_string()),
-        Applied::Created { path, stat, .. } => MultiResult::Create2(Create2Response {
-            path: path.to_string(),
-            stat,
-        }),
-        Applied::Changed(stat) => MultiResult::SetData(stat),
-        Applied::Failed(error) => MultiResult::Error(error.code()),
-        _ if op == OpCode::Check => MultiResult::Check,
-        _ => MultiResult::Delete,
-    }
-}
-
-/// Tells watchers of changes while the tree is locked, so that no later answer overtakes an event.
-struct Watching<'a> {
-    shared: &'a Shared,
-    touched: Vec<Arc<Conn>>,
-    told: Vec<ConnId>,
-}
-
-impl Watching<'_> {
-    fn tell(&mut self, zxid: i64, change: Change<'_>) {
-        let mut watches = self.shared.watches.lock();
-        if watches.is_empty() {
-            return;
-        }
-        let shown = match &change {
-            Change::Created { path, .. }
-            | Change::Deleted { path, .. }
-            | Change::DataChanged { path, .. } => path::shown(path),
-        };
-        let mut told = std::mem::take(&mut self.told);
-        told.clear();
-        watches.trigger_data(shown, &mut told);
-        let (acl, kind, parent_acl) = match change {
-            Change::Created {
-                acl, parent_acl, ..
-            } => (acl, EventType::Created, Some(parent_acl)),
-            Change::Deleted {
-                acl, parent_acl, ..
-            } => (acl, EventType::Deleted, Some(parent_acl)),
-            Change::DataChanged { acl, .. } => (acl, EventType::DataChanged, None),
-        };
-        if kind == EventType::Deleted {
-            let mut also = Vec::new();
-            watches.trigger_child(shown, &mut also);
-            also.retain(|conn| !told.contains(conn));
-            told.append(&mut also);
-        }
-        self.send(zxid, kind, shown, acl, &told);
-        if let Some(parent_acl) = parent_acl {
-            let parent = path::shown(path::parent(shown).unwrap_or_default());
-            told.clear();
-            watches.trigger_child(parent, &mut told);
-            self.send(zxid, EventType::ChildrenChanged, parent, parent_acl, &told);
-        }
-        self.told = told;
-    }
-
-    fn send(
-        &mut self,
-        zxid: i64,
-        kind: EventType,
-        path: &str,
-        acl: &crate::acl::AclList,
-        to: &[ConnId],
-    ) {
-        if to.is_empty() {
-            return;
-        }
-        let frame = event_frame(zxid, kind, path);
-        let conns = self.shared.conns.lock();
-        for id in to {
-            let Some(conn) = conns.get(id) else { continue };
-            if !self.shared.rules.skip_acl && !acl.allows(perms::READ, &conn.identity()) {
-                continue;
-            }
-            conn.out.lock().event(&frame);
-            if conn.mark_wake() {
-                self.touched.push(conn.clone());
             }
         }
     }
