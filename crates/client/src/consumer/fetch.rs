@@ -189,3 +189,45 @@ impl Aborted {
         Ok(h.is_transactional() && self.now.contains(&h.producer_id))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gracchus_kafka_proto::Records;
+
+    /// Offsets that are read from `from` on, and the offset to go on from.
+    fn read(isolation: IsolationLevel, from: i64) -> (Vec<i64>, i64) {
+        let segment = Bytes::from_static(include_bytes!("../../tests/golden/txn-0.log"));
+        let aborted = |producer_id, first_offset| AbortedTransaction {
+            producer_id,
+            first_offset,
+            ..Default::default()
+        };
+        let data = PartitionData {
+            records: Some(Records::from(segment)),
+            aborted_transactions: Some(vec![aborted(2, 9), aborted(1, 5)]),
+            ..Default::default()
+        };
+        let config = ConsumerConfig {
+            isolation,
+            ..ConsumerConfig::default()
+        };
+        let (records, next) = records(&"txn".into(), data, from, &config).unwrap();
+        (records.iter().map(|r| r.offset).collect(), next)
+    }
+
+    #[test]
+    fn aborted_records_are_left_out_and_markers_always_are() {
+        let committed = vec![0, 1, 2, 3];
+        assert_eq!(read(IsolationLevel::ReadCommitted, 0), (committed, 12));
+        let all = vec![0, 1, 2, 3, 5, 6, 7, 9, 10];
+        assert_eq!(read(IsolationLevel::ReadUncommitted, 0), (all, 12));
+    }
+
+    #[test]
+    fn records_before_the_asked_offset_are_left_out() {
+        let rest = vec![2, 3, 5, 6, 7, 9, 10];
+        assert_eq!(read(IsolationLevel::ReadUncommitted, 2), (rest, 12));
+        assert_eq!(read(IsolationLevel::ReadCommitted, 6), (vec![], 12));
+    }
+}
