@@ -1,77 +1,164 @@
-//! The shell around the controller.
+//! The shell around the controller: one task owns the state machine, carries out its actions and feeds it the session's
+//! events, the brokers' answers and the requests that only the active controller may carry out.
 //!
-//! What the rest of the broker needs of it. `lifecycle` calls, in this order: [`ControllerShell::new`], then (after the
-//! registration) [`ControllerShell::start`], then [`ControllerShell::zk_event`] for each event of the ZooKeeper session,
-//! in order. When the session has expired: [`ControllerShell::session_expired`] is awaited before a new session is
-//! opened, and [`ControllerShell::registered`] is called when the broker is registered again. [`ControllerShell::stop`]
-//! comes first in a shutdown after the controlled part.
+//! `lifecycle` calls, in this order: [`ControllerShell::new`], then (after the registration) [`ControllerShell::start`],
+//! then [`ControllerShell::zk_event`] for each event of the ZooKeeper session, in order. When the session has expired:
+//! [`ControllerShell::session_expired`] before a new session is opened, and [`ControllerShell::registered`] when the
+//! broker is registered again. [`ControllerShell::stop`] comes first in a shutdown after the controlled part.
+
+mod link;
+mod settings;
+mod task;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
+use gracchus_controller::{ApiResult, Event};
 use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::messages::{AlterPartitionRequest, AlterPartitionResponse};
 use gracchus_zk_client::ZkEvent;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::broker::Broker;
 
+pub use crate::topic_creation::auto::auto_create_topics;
+
+/// What the task takes in. The queue is as long as there are armed watches and open requests, so it needs no other bound.
+pub(crate) enum Input {
+    Event(Event),
+    /// An event that is answered; the task gives it its token.
+    Api(
+        Box<dyn FnOnce(u64) -> Event + Send>,
+        oneshot::Sender<ApiResult>,
+    ),
+}
+
 /// The controller of this broker, active or not.
-#[derive(Debug, Default)]
-pub struct ControllerShell {}
+pub struct ControllerShell {
+    inputs: mpsc::UnboundedSender<Input>,
+    receiver: Mutex<Option<mpsc::UnboundedReceiver<Input>>>,
+    /// Controller epoch of the present term, -1 when not active.
+    epoch: AtomicI32,
+}
 
 impl ControllerShell {
-    /// Does nothing yet.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self {})
+        let (inputs, receiver) = mpsc::unbounded_channel();
+        Arc::new(Self {
+            inputs,
+            receiver: Mutex::new(Some(receiver)),
+            epoch: AtomicI32::new(-1),
+        })
     }
 
     /// The broker is registered: takes part in elections from now on.
-    pub fn start(self: &Arc<Self>, _broker: &Arc<Broker>) {}
+    pub fn start(self: &Arc<Self>, broker: &Arc<Broker>) {
+        let Some(receiver) = self.receiver.lock().take() else {
+            return;
+        };
+        let task = task::Task::new(broker.clone(), self.clone(), self.inputs.clone());
+        broker.tasks.spawn(task.run(receiver));
+        self.tell(Event::Registered);
+    }
 
-    /// One event of the session, in order; must not block.
-    pub fn zk_event(&self, _event: &ZkEvent) {}
+    pub(crate) fn tell(&self, event: Event) {
+        // the task is gone only when the broker stops
+        let _ = self.inputs.send(Input::Event(event));
+    }
 
-    /// The session is over: resigns without touching ZooKeeper; returns when that has begun.
-    pub async fn session_expired(&self) {}
+    /// One event of the session, in order; does not block.
+    pub fn zk_event(&self, event: &ZkEvent) {
+        if let ZkEvent::Watch(watch) = event
+            && let Some(event) = Event::of_watch(&watch.path)
+        {
+            self.tell(event);
+        }
+    }
 
-    /// The broker is registered again under a new session, with this broker epoch.
-    pub fn registered(&self, _broker_epoch: i64) {}
+    /// The session is over: resigns without touching ZooKeeper, ahead of all that waits.
+    pub async fn session_expired(&self) {
+        self.epoch.store(-1, Ordering::Release);
+        self.tell(Event::SessionExpired);
+    }
 
-    /// Resigns and stops.
-    pub async fn stop(&self) {}
+    /// The broker is registered again under a new session.
+    pub fn registered(&self, _broker_epoch: i64) {
+        self.tell(Event::Registered);
+    }
+
+    /// Resigns and stops. `/controller` goes with the session.
+    pub async fn stop(&self) {
+        self.epoch.store(-1, Ordering::Release);
+        self.tell(Event::Stop);
+    }
 
     /// Is this broker the active controller? Requests that only it may carry out answer NOT_CONTROLLER otherwise.
     pub fn is_active(&self) -> bool {
-        false
+        self.epoch.load(Ordering::Acquire) >= 0
+    }
+
+    pub(crate) fn set_active(&self, epoch: Option<i32>) {
+        self.epoch.store(epoch.unwrap_or(-1), Ordering::Release);
+    }
+
+    async fn ask(&self, event: impl FnOnce(u64) -> Event + Send + 'static) -> Option<ApiResult> {
+        let (done, answer) = oneshot::channel();
+        self.inputs.send(Input::Api(Box::new(event), done)).ok()?;
+        answer.await.ok()
     }
 
     /// AlterPartition (56), by the active controller; `version` decides between names and topic ids and some error codes.
     pub async fn alter_partition(
         &self,
-        _request: gracchus_kafka_proto::messages::AlterPartitionRequest,
-        _version: i16,
-    ) -> gracchus_kafka_proto::messages::AlterPartitionResponse {
-        gracchus_kafka_proto::messages::AlterPartitionResponse {
-            error_code: ErrorCode::NotController.code(),
-            ..Default::default()
+        request: AlterPartitionRequest,
+        version: i16,
+    ) -> AlterPartitionResponse {
+        let asked = self.ask(move |token| Event::AlterPartition {
+            token,
+            request,
+            version,
+        });
+        match asked.await {
+            Some(ApiResult::AlterPartition(answer)) => answer,
+            _ => AlterPartitionResponse {
+                error_code: ErrorCode::NotController.code(),
+                ..Default::default()
+            },
         }
     }
 
     /// A block of producer ids for a broker: first id and length.
     pub async fn allocate_producer_ids(
         &self,
-        _broker_id: i32,
-        _broker_epoch: i64,
+        broker_id: i32,
+        broker_epoch: i64,
     ) -> Result<(i64, i32), ErrorCode> {
-        Err(ErrorCode::NotController)
+        let asked = self.ask(move |token| Event::AllocateProducerIds {
+            token,
+            broker_id,
+            broker_epoch,
+        });
+        match asked.await {
+            Some(ApiResult::ProducerIds(answer)) => answer,
+            _ => Err(ErrorCode::NotController),
+        }
     }
 
     /// ControlledShutdown (7): moves leaders away; answers the partitions that the broker still leads.
     pub async fn controlled_shutdown(
         &self,
-        _broker_id: i32,
-        _broker_epoch: i64,
+        broker_id: i32,
+        broker_epoch: i64,
     ) -> Result<Vec<(String, i32)>, ErrorCode> {
-        Err(ErrorCode::NotController)
+        let asked = self.ask(move |token| Event::ControlledShutdown {
+            token,
+            broker_id,
+            broker_epoch,
+        });
+        match asked.await {
+            Some(ApiResult::ControlledShutdown(answer)) => answer,
+            _ => Err(ErrorCode::NotController),
+        }
     }
 }
-
-pub use crate::topic_creation::auto::auto_create_topics;

@@ -1,0 +1,85 @@
+//! The controller's settings out of the broker's configuration, and the request versions of each
+//! inter.broker.protocol.version.
+
+use gracchus_controller::ControllerConfig;
+
+use crate::broker::Broker;
+use crate::config::version::MetadataVersion;
+
+/// The first version of `table` whose protocol version is reached; 0 else.
+fn version_of(protocol: Option<MetadataVersion>, table: &[(&str, i16)]) -> i16 {
+    let Some(protocol) = protocol else {
+        return table.first().map_or(0, |(_, version)| *version);
+    };
+    table
+        .iter()
+        .find(|(least, _)| protocol.at_least(least))
+        .map_or(0, |(_, version)| *version)
+}
+
+const LEADER_AND_ISR: &[(&str, i16)] = &[
+    ("3.4-IV0", 7),
+    ("3.2-IV0", 6),
+    ("2.8-IV1", 5),
+    ("2.4-IV1", 4),
+    ("2.4-IV0", 3),
+    ("2.2-IV0", 2),
+    ("1.0-IV0", 1),
+];
+const UPDATE_METADATA: &[(&str, i16)] = &[
+    ("3.4-IV0", 8),
+    ("2.8-IV1", 7),
+    ("2.4-IV1", 6),
+    ("2.2-IV0", 5),
+    ("1.0-IV0", 4),
+    ("0.10.2-IV0", 3),
+    ("0.10.0-IV1", 2),
+    ("0.9.0", 1),
+];
+const STOP_REPLICA: &[(&str, i16)] = &[
+    ("3.4-IV0", 4),
+    ("2.6-IV0", 3),
+    ("2.4-IV1", 2),
+    ("2.2-IV0", 1),
+];
+
+pub(crate) fn controller_config(broker: &Broker) -> ControllerConfig {
+    let config = broker.config.current();
+    let protocol = MetadataVersion::parse(&config.inter_broker_protocol_version);
+    let at_least = |version: &str| protocol.is_none_or(|p| p.at_least(version));
+    ControllerConfig {
+        broker_id: broker.identity.broker_id,
+        delete_topic_enable: config.delete_topic_enable,
+        unclean_leader_election: config.unclean_leader_election_enable,
+        leader_and_isr_version: version_of(protocol, LEADER_AND_ISR),
+        update_metadata_version: version_of(protocol, UPDATE_METADATA),
+        stop_replica_version: version_of(protocol, STOP_REPLICA),
+        has_features: at_least("2.7-IV0"),
+        feature_version: if at_least("3.3-IV0") { 2 } else { 1 },
+        has_topic_ids: at_least("2.8-IV0"),
+        has_recovery_state: at_least("3.2-IV0"),
+        inter_broker_listener: broker.listeners.inter_broker.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_versions_follow_the_protocol_version() {
+        let of = |text: &str| {
+            let p = MetadataVersion::parse(text);
+            (
+                version_of(p, LEADER_AND_ISR),
+                version_of(p, UPDATE_METADATA),
+                version_of(p, STOP_REPLICA),
+            )
+        };
+        assert_eq!(of("3.9"), (7, 8, 4));
+        assert_eq!(of("2.8"), (5, 7, 3));
+        assert_eq!(of("2.6"), (4, 6, 3));
+        assert_eq!(of("0.11.0"), (0, 3, 0));
+        assert_eq!(of("0.8.2"), (0, 0, 0));
+    }
+}

@@ -1,0 +1,122 @@
+//! The task that owns the state machine.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gracchus_controller::{Action, ApiResult, Controller, Event};
+use gracchus_kafka_proto::Uuid;
+use tokio::sync::{mpsc, oneshot};
+
+use super::link::Link;
+use super::{ControllerShell, Input, settings};
+use crate::broker::Broker;
+use crate::clock::now_ms;
+
+pub(super) struct Task {
+    broker: Arc<Broker>,
+    shell: Arc<ControllerShell>,
+    inputs: mpsc::UnboundedSender<Input>,
+    controller: Controller,
+    links: HashMap<i32, Link>,
+    open: HashMap<u64, oneshot::Sender<ApiResult>>,
+    next_token: u64,
+}
+
+impl Task {
+    pub(super) fn new(
+        broker: Arc<Broker>,
+        shell: Arc<ControllerShell>,
+        inputs: mpsc::UnboundedSender<Input>,
+    ) -> Self {
+        let config = settings::controller_config(&broker);
+        Self {
+            broker,
+            shell,
+            inputs,
+            controller: Controller::new(config, random_topic_id),
+            links: HashMap::new(),
+            open: HashMap::new(),
+            next_token: 1,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
+        loop {
+            let input = tokio::select! {
+                () = self.broker.shutdown.cancelled() => return,
+                input = inputs.recv() => input,
+            };
+            let event = match input {
+                None => return,
+                Some(Input::Event(event)) => event,
+                Some(Input::Api(make, done)) => {
+                    let token = self.next_token;
+                    self.next_token += 1;
+                    self.open.insert(token, done);
+                    make(token)
+                }
+            };
+            let unclean = self.broker.config.current().unclean_leader_election_enable;
+            self.controller.set_unclean_leader_election(unclean);
+            for action in self.controller.step(event, now_ms()) {
+                self.act(action);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Zk { token, ops } => {
+                // beside this task, so that an expired session is heard of while the operations wait
+                let (broker, inputs) = (self.broker.clone(), self.inputs.clone());
+                self.broker.tasks.spawn(async move {
+                    let results = broker.registry.execute(ops).await;
+                    let _ = inputs.send(Input::Event(Event::ZkResult { token, results }));
+                });
+            }
+            Action::Send { broker_id, request } => {
+                if let Some(link) = self.links.get(&broker_id) {
+                    let _ = link.requests.send(request);
+                }
+            }
+            Action::Connect {
+                broker_id,
+                registration,
+            } => {
+                let link = Link::open(&self.broker, broker_id, &registration, self.inputs.clone());
+                self.links.insert(broker_id, link);
+            }
+            Action::Disconnect { broker_id } => {
+                self.links.remove(&broker_id);
+            }
+            Action::Reply { token, result } => {
+                if let Some(done) = self.open.remove(&token) {
+                    let _ = done.send(result);
+                }
+            }
+            Action::SetTimer { timer, after_ms } => {
+                let (inputs, shutdown) = (self.inputs.clone(), self.broker.shutdown.clone());
+                self.broker.tasks.spawn(async move {
+                    tokio::select! {
+                        () = shutdown.cancelled() => {}
+                        () = tokio::time::sleep(Duration::from_millis(after_ms)) => {
+                            let _ = inputs.send(Input::Event(Event::Timer(timer)));
+                        }
+                    }
+                });
+            }
+            Action::Active(epoch) => self.shell.set_active(epoch),
+        }
+    }
+}
+
+/// A random id that is none of the reserved ones and does not begin with a dash, which tools would take for an option.
+fn random_topic_id() -> Uuid {
+    loop {
+        let id = Uuid::from_bytes(*uuid::Uuid::new_v4().as_bytes());
+        if !id.to_string().starts_with('-') {
+            return id;
+        }
+    }
+}

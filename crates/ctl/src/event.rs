@@ -1,0 +1,99 @@
+//! What the controller is told.
+
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::messages::AlterPartitionRequest;
+use gracchus_registry::op::ZkResult;
+use gracchus_registry::paths;
+
+use crate::context::PartitionKey;
+
+/// Answers an API event; made by the shell.
+pub type ApiToken = u64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timer {
+    /// Try the election again after a failure.
+    Reelect,
+}
+
+#[derive(Debug)]
+pub enum Event {
+    /// The broker is registered (at start, and again after a lost session): takes part in elections.
+    Registered,
+    /// The session is over. Handled at once, ahead of everything that waits.
+    SessionExpired,
+    /// Results of [`Action::Zk`](crate::Action::Zk), in the order of its operations.
+    ZkResult {
+        token: u64,
+        results: Vec<ZkResult>,
+    },
+    Timer(Timer),
+
+    // watches
+    ControllerChanged,
+    BrokersChanged,
+    BrokerModified(i32),
+    TopicsChanged,
+    TopicModified(String),
+    DeletionsRequested,
+    IsrNotices,
+    LogDirNotices,
+    PreferredElectionRequested,
+    ReassignmentRequested,
+
+    // brokers' answers
+    StopReplicaAnswered {
+        broker_id: i32,
+        partitions: Vec<(PartitionKey, ErrorCode)>,
+    },
+    LeaderAndIsrAnswered {
+        broker_id: i32,
+        partitions: Vec<(PartitionKey, ErrorCode)>,
+    },
+
+    // requests of brokers and clients
+    AlterPartition {
+        token: ApiToken,
+        request: AlterPartitionRequest,
+        version: i16,
+    },
+    AllocateProducerIds {
+        token: ApiToken,
+        broker_id: i32,
+        broker_epoch: i64,
+    },
+    ControlledShutdown {
+        token: ApiToken,
+        broker_id: i32,
+        broker_epoch: i64,
+    },
+    /// `unclean.leader.election.enable` was turned on for a topic, or (`None`) for all.
+    UncleanElectionEnabled {
+        topic: Option<String>,
+    },
+    /// Resigns and stops for good.
+    Stop,
+}
+
+impl Event {
+    /// The event of a one-shot watch on `path`, if the controller watches it.
+    pub fn of_watch(path: &str) -> Option<Event> {
+        Some(match path {
+            paths::CONTROLLER => Event::ControllerChanged,
+            paths::BROKER_IDS => Event::BrokersChanged,
+            paths::TOPICS => Event::TopicsChanged,
+            paths::DELETE_TOPICS => Event::DeletionsRequested,
+            paths::ISR_CHANGE_NOTIFICATION => Event::IsrNotices,
+            paths::LOG_DIR_EVENT_NOTIFICATION => Event::LogDirNotices,
+            paths::PREFERRED_REPLICA_ELECTION => Event::PreferredElectionRequested,
+            paths::REASSIGN_PARTITIONS => Event::ReassignmentRequested,
+            _ => {
+                if let Some(id) = paths::broker_id_of(path) {
+                    Event::BrokerModified(id)
+                } else {
+                    Event::TopicModified(paths::topic_of(path)?.to_owned())
+                }
+            }
+        })
+    }
+}

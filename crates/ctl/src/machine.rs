@@ -1,0 +1,294 @@
+//! The event queue, continuations over ZooKeeper, and the term of office.
+
+use std::collections::VecDeque;
+
+use gracchus_kafka_proto::{ErrorCode, Uuid};
+use gracchus_registry::op::{ZkError, ZkOp, ZkResult};
+
+use crate::action::{Action, ApiResult};
+use crate::batch::Batch;
+use crate::context::Context;
+use crate::event::{Event, Timer};
+
+/// Events that may wait; beyond it API events are refused (watches are one-shot and so bounded by themselves).
+const QUEUE_MAX: usize = 100_000;
+/// Pause before an election is tried again after a failure, so that broken content never makes a hot loop.
+const ELECTION_PAUSE_MS: u64 = 1000;
+
+/// What the controller needs of the broker's configuration.
+#[derive(Debug, Clone)]
+pub struct ControllerConfig {
+    pub broker_id: i32,
+    /// `delete.topic.enable`
+    pub delete_topic_enable: bool,
+    /// `unclean.leader.election.enable`, the broker's default.
+    pub unclean_leader_election: bool,
+    /// Versions of LeaderAndIsr, UpdateMetadata and StopReplica by inter.broker.protocol.version.
+    pub leader_and_isr_version: i16,
+    pub update_metadata_version: i16,
+    pub stop_replica_version: i16,
+    /// inter.broker.protocol.version >= 2.7: there is a `/feature` node.
+    pub has_features: bool,
+    /// >= 3.3: that node has version 2.
+    pub feature_version: i32,
+    /// >= 2.8: topics have ids.
+    pub has_topic_ids: bool,
+    /// >= 3.2: unclean elections leave a recovery state.
+    pub has_recovery_state: bool,
+    /// Listener that control requests name the leaders' endpoints of.
+    pub inter_broker_listener: String,
+}
+
+pub(crate) type Continuation = Box<dyn FnOnce(&mut Controller, Vec<ZkResult>) + Send>;
+
+/// A broker's controller component: active or waiting for the post.
+pub struct Controller {
+    pub(crate) config: ControllerConfig,
+    pub(crate) new_topic_id: Box<dyn FnMut() -> Uuid + Send>,
+    /// Epoch of the present term, and the version of `/controller_epoch` that fences its writes.
+    pub(crate) term: Option<Term>,
+    pub(crate) cx: Context,
+    pub(crate) batch: Batch,
+    pub(crate) now_ms: i64,
+    /// Registered and not stopped.
+    pub(crate) is_candidate: bool,
+    queue: VecDeque<Event>,
+    pending: Option<(u64, Continuation)>,
+    next_token: u64,
+    actions: Vec<Action>,
+}
+
+/// A term of office.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Term {
+    pub epoch: i32,
+    pub fence_version: i32,
+}
+
+impl Controller {
+    /// `new_topic_id` gives random ids (not the reserved ones).
+    pub fn new(
+        config: ControllerConfig,
+        new_topic_id: impl FnMut() -> Uuid + Send + 'static,
+    ) -> Self {
+        Controller {
+            config,
+            new_topic_id: Box::new(new_topic_id),
+            term: None,
+            cx: Context::default(),
+            batch: Batch::default(),
+            now_ms: 0,
+            is_candidate: false,
+            queue: VecDeque::new(),
+            pending: None,
+            next_token: 1,
+            actions: Vec::new(),
+        }
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.term.is_some()
+    }
+
+    /// What it knows; empty unless active.
+    pub fn context(&self) -> &Context {
+        &self.cx
+    }
+
+    /// The event waits for ZooKeeper.
+    pub fn is_waiting(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Changes of the broker's dynamic configuration.
+    pub fn set_unclean_leader_election(&mut self, on: bool) {
+        self.config.unclean_leader_election = on;
+    }
+
+    /// One event. `now_ms` is wall-clock time, written into `/controller`.
+    pub fn step(&mut self, event: Event, now_ms: i64) -> Vec<Action> {
+        self.now_ms = now_ms;
+        match event {
+            Event::ZkResult { token, results } => match self.pending.take() {
+                Some((expected, go_on)) if expected == token => go_on(self, results),
+                other => self.pending = other, // of a term that is over
+            },
+            Event::SessionExpired => self.session_expired(),
+            Event::Stop => {
+                self.session_expired();
+                self.is_candidate = false;
+            }
+            event if self.queue.len() >= QUEUE_MAX => self.refuse(event),
+            event => self.queue.push_back(event),
+        }
+        while self.pending.is_none()
+            && let Some(event) = self.queue.pop_front()
+        {
+            self.process(event);
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    fn process(&mut self, event: Event) {
+        match event {
+            Event::Registered => {
+                self.is_candidate = true;
+                self.elect();
+            }
+            Event::ControllerChanged | Event::Timer(Timer::Reelect) => {
+                if self.is_candidate {
+                    self.elect();
+                }
+            }
+            event if self.term.is_none() => self.refuse(event),
+            Event::BrokersChanged => self.brokers_changed(),
+            Event::BrokerModified(id) => self.broker_modified(id),
+            Event::TopicsChanged => self.topics_changed(),
+            Event::TopicModified(topic) => self.topic_modified(topic),
+            Event::DeletionsRequested => self.deletions_requested(),
+            Event::IsrNotices => self.isr_notices(),
+            Event::LogDirNotices => self.log_dir_notices(),
+            Event::PreferredElectionRequested => self.preferred_election_requested(),
+            Event::ReassignmentRequested => self.reassignment_requested(),
+            Event::StopReplicaAnswered {
+                broker_id,
+                partitions,
+            } => self.stop_replica_answered(broker_id, partitions),
+            Event::LeaderAndIsrAnswered {
+                broker_id,
+                partitions,
+            } => self.leader_and_isr_answered(broker_id, partitions),
+            Event::AlterPartition {
+                token,
+                request,
+                version,
+            } => self.alter_partition(token, request, version),
+            Event::AllocateProducerIds {
+                token,
+                broker_id,
+                broker_epoch,
+            } => {
+                self.allocate_producer_ids(token, broker_id, broker_epoch);
+            }
+            Event::ControlledShutdown {
+                token,
+                broker_id,
+                broker_epoch,
+            } => {
+                self.controlled_shutdown(token, broker_id, broker_epoch);
+            }
+            Event::UncleanElectionEnabled { topic } => {
+                self.elect_offline_of(topic);
+            }
+            Event::ZkResult { .. } | Event::SessionExpired | Event::Stop => {}
+        }
+    }
+
+    /// An event that only the active controller could carry out.
+    fn refuse(&mut self, event: Event) {
+        let not_controller = ErrorCode::NotController;
+        let (token, result) = match event {
+            Event::AlterPartition { token, .. } => (
+                token,
+                ApiResult::AlterPartition(crate::isr::refused(not_controller)),
+            ),
+            Event::AllocateProducerIds { token, .. } => {
+                (token, ApiResult::ProducerIds(Err(not_controller)))
+            }
+            Event::ControlledShutdown { token, .. } => {
+                (token, ApiResult::ControlledShutdown(Err(not_controller)))
+            }
+            _ => return,
+        };
+        self.act(Action::Reply { token, result });
+    }
+
+    pub(crate) fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    pub(crate) fn reply(&mut self, token: u64, result: ApiResult) {
+        self.act(Action::Reply { token, result });
+    }
+
+    /// Asks for operations and goes on with their results. Without operations it goes on at once.
+    pub(crate) fn zk(
+        &mut self,
+        ops: Vec<ZkOp>,
+        go_on: impl FnOnce(&mut Controller, Vec<ZkResult>) + Send + 'static,
+    ) {
+        if ops.is_empty() {
+            return go_on(self, Vec::new());
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        self.pending = Some((token, Box::new(go_on)));
+        self.act(Action::Zk { token, ops });
+    }
+
+    /// Like [`Self::zk`], for writes behind the fence: when it is lost, the term ends and `go_on` is not called.
+    pub(crate) fn zk_fenced(
+        &mut self,
+        ops: Vec<ZkOp>,
+        go_on: impl FnOnce(&mut Controller, Vec<ZkResult>) + Send + 'static,
+    ) {
+        self.zk(ops, |me, results| {
+            let lost = results.iter().any(|r| {
+                matches!(r, Err(f) if f.step == 0 && matches!(f.error, ZkError::BadVersion))
+                    || matches!(r, Err(f) if f.error == ZkError::SessionExpired)
+            });
+            if lost {
+                return me.fence_lost();
+            }
+            go_on(me, results);
+        });
+    }
+
+    /// The version that fenced writes check; none is made when the term is over.
+    pub(crate) fn fence(&self) -> i32 {
+        self.term.map_or(-2, |t| t.fence_version)
+    }
+
+    pub(crate) fn epoch(&self) -> i32 {
+        self.term.map_or(-1, |t| t.epoch)
+    }
+
+    /// Sends what was collected for the brokers.
+    pub(crate) fn flush(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        for (broker_id, request) in
+            crate::requests::build(batch, &self.cx, &self.config, self.epoch())
+        {
+            self.act(Action::Send { broker_id, request });
+        }
+    }
+
+    /// Forgets everything; ZooKeeper is not touched.
+    pub(crate) fn resign(&mut self) {
+        if self.term.take().is_some() {
+            tracing::info!(broker = self.config.broker_id, "no longer the controller");
+            for broker_id in std::mem::take(&mut self.cx).brokers.into_keys() {
+                self.act(Action::Disconnect { broker_id });
+            }
+            self.act(Action::Active(None));
+        }
+        self.cx = Context::default();
+        self.batch = Batch::default();
+    }
+
+    fn session_expired(&mut self) {
+        self.pending = None;
+        self.is_candidate = false;
+        for event in std::mem::take(&mut self.queue) {
+            self.refuse(event);
+        }
+        self.resign();
+    }
+
+    pub(crate) fn reelect_later(&mut self) {
+        self.act(Action::SetTimer {
+            timer: Timer::Reelect,
+            after_ms: ELECTION_PAUSE_MS,
+        });
+    }
+}

@@ -1,0 +1,96 @@
+//! Topics appear, grow and vanish in ZooKeeper.
+
+use std::collections::BTreeSet;
+
+use gracchus_registry::json::TopicAssignment;
+use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkOp, ZkReply};
+use gracchus_registry::paths;
+
+use crate::context::PartitionKey;
+use crate::machine::Controller;
+use crate::takeover::{children, topic_of};
+
+impl Controller {
+    pub(crate) fn topics_changed(&mut self) {
+        self.zk(
+            vec![ZkOp::children_and_watch(paths::TOPICS)],
+            |me, results| {
+                if results.iter().any(Result::is_err) {
+                    return;
+                }
+                let now: BTreeSet<String> = children(results.first()).into_iter().collect();
+                me.cx.topics.retain(|name, _| now.contains(name));
+                let new: Vec<String> = now
+                    .into_iter()
+                    .filter(|t| !me.cx.topics.contains_key(t))
+                    .collect();
+                let reads = new
+                    .iter()
+                    .map(|t| ZkOp::get_and_watch(paths::topic(t)))
+                    .collect();
+                me.zk(reads, move |me, results| {
+                    me.adopt_topics(&new, &results);
+                    if !new.is_empty() {
+                        tracing::info!("new topics: {}", shown(&new));
+                    }
+                    me.give_missing_topic_ids(|me| me.bring_online(Controller::flush));
+                });
+            },
+        );
+    }
+
+    /// The topic's node was written: new partitions are created; any other change is none of a writer's business.
+    pub(crate) fn topic_modified(&mut self, topic: String) {
+        self.zk(vec![ZkOp::get_and_watch(paths::topic(&topic))], move |me, results| {
+            let Some(Ok(ZkReply::Data { data, .. })) = results.first() else { return };
+            let found = match TopicAssignment::parse(data.as_deref().unwrap_or_default()) {
+                Ok(found) => topic_of(&found),
+                Err(error) => {
+                    tracing::error!("{} can't be read ({error}); what is known of it stays", paths::topic(&topic));
+                    return;
+                }
+            };
+            let deleting = me.cx.is_deleting(&topic);
+            let Some(known) = me.cx.topics.get_mut(&topic) else {
+                // it could not be read before
+                me.cx.topics.insert(topic.clone(), found);
+                return me.give_missing_topic_ids(|me| me.bring_online(Controller::flush));
+            };
+            let added: Vec<i32> = found.partitions.keys().copied().filter(|n| !known.partitions.contains_key(n)).collect();
+            if added.is_empty() {
+                return;
+            }
+            if deleting {
+                tracing::warn!("partitions were added to {topic} while it is being deleted; the addition is taken back");
+                let step = MultiStep::SetData {
+                    path: paths::topic(&topic),
+                    data: Some(known.assignment().to_bytes()),
+                    version: ANY_VERSION,
+                };
+                let ops = vec![ZkOp::fenced(me.fence(), step)];
+                return me.zk_fenced(ops, |_, _| {});
+            }
+            for (number, partition) in found.partitions {
+                known.partitions.entry(number).or_insert(partition);
+            }
+            tracing::info!("new partitions of {topic}: {added:?}");
+            let keys: Vec<PartitionKey> = added.iter().map(|n| PartitionKey::new(&topic, *n)).collect();
+            me.create_states(keys, Controller::flush);
+        });
+    }
+}
+
+/// A list that does not fill the log.
+pub(crate) fn shown(names: &[String]) -> String {
+    const MOST: usize = 20;
+    let mut text = names
+        .iter()
+        .take(MOST)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if names.len() > MOST {
+        text.push_str(&format!(" and {} more", names.len() - MOST));
+    }
+    text
+}
