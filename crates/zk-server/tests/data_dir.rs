@@ -157,6 +157,17 @@ fn torn_tails_are_dropped() {
         server.stop();
         let tree = load(&config).unwrap().tree;
         assert!(tree.get("/more").is_some() && tree.get("/plain").is_some());
+        // What was cut is kept beside the log.
+        let kept = fs::read_dir(config.log_dir())
+            .unwrap()
+            .flatten()
+            .filter(|entry| {
+                entry
+                    .file_name()
+                    .to_string_lossy()
+                    .starts_with("cut-from-log.27-at-")
+            });
+        assert_eq!(kept.count(), 1, "{name}");
     }
 }
 
@@ -348,4 +359,43 @@ fn a_log_that_cannot_be_written_refuses_writes_until_it_can() {
         tree.sessions().contains_key(&client.session.session_id),
         "the session is logged by now"
     );
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, ..Default::default() })]
+
+    /// Damaged files are refused or cut, never a panic; and what loads is a part of what was there.
+    #[test]
+    fn damaged_files_are_data(
+        in_log in proptest::prelude::any::<bool>(),
+        changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), proptest::prelude::any::<u8>()), 1..5),
+        keep in proptest::option::of(proptest::prelude::any::<proptest::sample::Index>()),
+    ) {
+        let tmp = tempfile::tempdir().unwrap();
+        let config = variant(tmp.path(), "clean");
+        let path = if in_log { config.log_dir().join("log.27") } else { config.snap_dir().join("snapshot.26") };
+        let mut bytes = fs::read(&path).unwrap();
+        // The padding of the log is of no interest.
+        let used = bytes.iter().rposition(|b| *b != 0).unwrap() + 1;
+        for (at, value) in changes {
+            bytes[at.index(used)] = value;
+        }
+        if let Some(keep) = keep {
+            bytes.truncate(keep.index(used));
+        }
+        fs::write(&path, &bytes).unwrap();
+        if let Ok(recovered) = load(&config) {
+            proptest::prop_assert!(recovered.tree.last_zxid() <= 0x38);
+            if !in_log {
+                // The older snapshot and the logs make up for a damaged one.
+                proptest::prop_assert_eq!(recovered.tree.last_zxid(), 0x38);
+            }
+        }
+    }
+
+    #[test]
+    fn any_configuration_is_read_or_refused(text in "[a-zA-Z.0-9=:\\\\ #\n]{0,200}") {
+        let _ = ZkConfig::parse(&text);
+        let _ = ZkConfig::parse(&format!("dataDir=/d\nclientPort=1\n{text}"));
+    }
 }

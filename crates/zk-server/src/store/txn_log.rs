@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 /// Zeroed at a time ahead of the writes.
 const ZERO_STEP: u64 = 1 << 20;
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+/// Of a cut tail at most.
+const MAX_KEPT: u64 = 64 << 20;
 /// The file is extended when a write comes this near to its end, as in ZooKeeper.
 const MARGIN: u64 = 4096;
 
@@ -79,6 +81,7 @@ impl TxnLog {
         let len = match zeroed_to {
             Some(_) => len,
             None => {
+                keep_aside(&file, path, position);
                 file.set_len(position)?;
                 position
             }
@@ -290,6 +293,34 @@ fn create_log(path: &Path, force_sync: bool) -> io::Result<File> {
         }
     }
     Ok(file)
+}
+
+/// Copies what is about to be cut off a log into a file beside it, as far as there is room: should it have mattered, it is not gone.
+fn keep_aside(file: &File, path: &Path, position: u64) {
+    use std::io::{Read, Seek, SeekFrom};
+    let copy = || {
+        let mut tail = Vec::new();
+        let mut reader = file;
+        reader.seek(SeekFrom::Start(position))?;
+        reader.take(MAX_KEPT).read_to_end(&mut tail)?;
+        let used = tail.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
+        tail.truncate(used);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let aside = path.with_file_name(format!("cut-from-{name}-at-{position}"));
+        std::fs::write(&aside, &tail)?;
+        io::Result::Ok(aside)
+    };
+    match copy() {
+        Ok(aside) => tracing::warn!(
+            "the tail cut off {} is kept in {}; it may be removed",
+            path.display(),
+            aside.display()
+        ),
+        Err(error) => tracing::warn!(
+            "the tail cut off {} can't be kept aside: {error}",
+            path.display()
+        ),
+    }
 }
 
 /// How far the zeros on disk reach from `position` on, or `None` if anything else follows it.
