@@ -46,7 +46,7 @@ impl OffsetsLog for Memory {
             let base = batches.last().map_or(0, |b| b.header.next_offset());
             let payload = batch.payload();
             batch.header.base_offset = base;
-            batches.push(Batch::assemble(batch.header.clone(), &payload));
+            batches.push(Batch::assemble(batch.header, &payload));
             base
         };
         let wait = acks != 0 && *self.slow.lock();
@@ -308,7 +308,7 @@ async fn batches_are_as_kafka_writes_them() {
     node.shell.commit_offsets(commit("a", 7)).await;
     member(&node).await;
     let batches = node.log.batches.lock();
-    let only = |group: &str| batches[&node.shell.partition_for(group)][0].header.clone();
+    let only = |group: &str| batches[&node.shell.partition_for(group)][0].header;
     let (offsets, metadata) = (only("a"), only("g"));
     assert_eq!(
         (
@@ -362,7 +362,7 @@ fn captured_batches_are_built_again_byte_for_byte() {
             // what the log fills in
             ours.header.base_offset = header.base_offset;
             ours.header.leader_epoch = header.leader_epoch;
-            let ours = Batch::assemble(ours.header.clone(), &payload);
+            let ours = Batch::assemble(ours.header, &payload);
             assert_eq!(ours.bytes(), captured.bytes());
             built += 1;
         }
