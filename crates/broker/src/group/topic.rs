@@ -53,12 +53,13 @@ pub async fn coordinator(
             ErrorCode::TopicAlreadyExists,
         ];
         if !made.contains(&error) {
-            tracing::warn!(
-                topic = OFFSETS_TOPIC,
-                error = error.name(),
-                "the topic for groups cannot be made; with too few live brokers lower \
-                 offsets.topic.replication.factor or start more"
-            );
+            if error == ErrorCode::InvalidReplicationFactor {
+                tracing::warn!(
+                    topic = OFFSETS_TOPIC,
+                    "the topic for groups cannot be made: start more brokers, or lower \
+                     offsets.topic.replication.factor"
+                );
+            }
             return Err(ErrorCode::CoordinatorNotAvailable);
         }
     }

@@ -384,7 +384,8 @@ impl World {
 
 #[test]
 fn random_clients() {
-    for seed in 1..=300 {
+    let long = std::env::var_os("GRACCHUS_TEST_LONG").is_some_and(|v| v != "0");
+    for seed in 1..=if long { 20_000 } else { 300 } {
         let outcome = std::panic::catch_unwind(|| World::new(seed).run(250));
         assert!(outcome.is_ok(), "seed {seed}");
     }
