@@ -1,178 +1,210 @@
-//! Brokers that come, go, and change.
+//! Brokers come, go and change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gracchus_registry::json::BrokerRegistration;
+use gracchus_registry::op::{ZkError, ZkOp};
 use gracchus_registry::paths;
 
 use crate::action::Action;
-use crate::context::{LiveBroker, PartitionStage, Replica, ReplicaStage};
-use crate::core::{Core, Failure};
-use crate::leader_election::Strategy;
+use crate::context::{LiveBroker, PartitionKey, PartitionPhase};
+use crate::machine::Controller;
+use crate::takeover::{children, live_broker};
 
-impl Core {
-    /// `/brokers/ids` changed. A broker with a new epoch went away and came back: both are handled, in this order.
-    pub async fn brokers_changed(&mut self) -> Result<(), Failure> {
-        let found = self.read_brokers().await?;
-        let known = &self.cx.brokers;
-        let new: Vec<i32> = found
+impl Controller {
+    pub(crate) fn brokers_changed(&mut self) {
+        self.zk(
+            vec![ZkOp::children_and_watch(paths::BROKER_IDS)],
+            |me, results| {
+                if results.iter().any(Result::is_err) {
+                    return; // the session is gone; its successor looks again
+                }
+                let ids: Vec<i32> = children(results.first())
+                    .iter()
+                    .filter_map(|id| id.parse().ok())
+                    .collect();
+                let reads = ids
+                    .iter()
+                    .map(|id| ZkOp::get_and_watch(paths::broker(*id)))
+                    .collect();
+                me.zk(reads, move |me, results| {
+                    if results
+                        .iter()
+                        .any(|r| matches!(r, Err(f) if f.error == ZkError::SessionExpired))
+                    {
+                        return;
+                    }
+                    let now: BTreeMap<i32, LiveBroker> = ids
+                        .iter()
+                        .zip(&results)
+                        .filter_map(|(id, r)| Some((*id, live_broker(*id, r)?)))
+                        .collect();
+                    me.apply_brokers(now);
+                });
+            },
+        );
+    }
+
+    /// New ones first, then those that bounced (a newer epoch: failure, then start-up), then the dead.
+    fn apply_brokers(&mut self, now: BTreeMap<i32, LiveBroker>) {
+        let old = &self.cx.brokers;
+        let dead: BTreeSet<i32> = old
             .keys()
             .copied()
-            .filter(|id| !known.contains_key(id))
+            .filter(|id| !now.contains_key(id))
             .collect();
-        let dead: Vec<i32> = known
-            .keys()
-            .copied()
-            .filter(|id| !found.contains_key(id))
-            .collect();
-        let bounced: Vec<i32> = known
+        let bounced: BTreeSet<i32> = now
             .iter()
-            .filter(|(id, broker)| found.get(id).is_some_and(|now| now.epoch > broker.epoch))
+            .filter(|(id, b)| old.get(id).is_some_and(|o| o.epoch < b.epoch))
             .map(|(id, _)| *id)
             .collect();
-        if new.is_empty() && dead.is_empty() && bounced.is_empty() {
-            return Ok(());
-        }
-        tracing::info!(?new, ?bounced, ?dead, "brokers changed");
-        let mut add = |core: &mut Self, ids: &[i32]| {
-            for id in ids {
-                if let Some(broker) = found.get(id) {
-                    core.add_broker(*id, broker.clone());
-                }
-            }
-        };
-        if !new.is_empty() {
-            add(self, &new);
-            self.broker_started(&new).await?;
-        }
-        if !bounced.is_empty() {
-            self.remove_brokers(&bounced);
-            self.broker_failed(&bounced).await?;
-            add(self, &bounced);
-            self.broker_started(&bounced).await?;
-        }
-        if !dead.is_empty() {
-            self.remove_brokers(&dead);
-            self.broker_failed(&dead).await?;
-        }
-        Ok(())
-    }
-
-    fn add_broker(&mut self, id: i32, broker: LiveBroker) {
-        self.port.act(Action::AddBroker {
-            broker_id: id,
-            registration: broker.registration.clone(),
-        });
-        self.cx.brokers.insert(id, broker);
-    }
-
-    fn remove_brokers(&mut self, ids: &[i32]) {
-        for id in ids {
-            self.cx.brokers.remove(id);
-            self.port.act(Action::RemoveBroker { broker_id: *id });
-        }
-    }
-
-    async fn broker_started(&mut self, ids: &[i32]) -> Result<(), Failure> {
-        for id in ids {
-            self.cx.offline_dirs.remove(id);
-        }
-        let others: Vec<i32> = self
-            .cx
-            .brokers
+        let new: BTreeSet<i32> = now
             .keys()
             .copied()
-            .filter(|id| !ids.contains(id))
+            .filter(|id| !old.contains_key(id))
             .collect();
-        self.update_metadata(&others, &[]);
-        let with_leaders: Vec<_> = self
-            .cx
-            .partitions()
-            .filter(|(_, p)| p.leadership.is_some())
-            .map(|(tp, _)| tp)
-            .collect();
-        self.update_metadata(ids, &with_leaders);
-        let replicas = self.cx.replicas_on(ids);
-        self.move_replicas(&replicas, ReplicaStage::Online).await?;
-        self.bring_partitions_online(None).await?;
-        self.resume_reassignments(Some(ids)).await?;
-        let deleting: BTreeSet<_> = replicas
-            .iter()
-            .map(|r| r.partition.topic.clone())
-            .filter(|topic| self.cx.is_deleting(topic))
-            .collect();
-        if !deleting.is_empty() {
-            for topic in &deleting {
-                self.cx.deletion_ineligible.remove(topic);
-            }
-            self.resume_deletions().await?;
+        if dead.is_empty() && bounced.is_empty() && new.is_empty() {
+            return;
         }
-        Ok(())
+        tracing::info!("brokers changed: new {new:?}, bounced {bounced:?}, gone {dead:?}");
+        let started: BTreeMap<i32, LiveBroker> = now
+            .into_iter()
+            .filter(|(id, _)| new.contains(id) || bounced.contains(id))
+            .collect();
+        let gone: BTreeSet<i32> = dead.union(&bounced).copied().collect();
+        self.brokers_failed(gone, move |me| me.brokers_started(started));
     }
 
-    async fn broker_failed(&mut self, ids: &[i32]) -> Result<(), Failure> {
-        for id in ids {
-            self.cx.offline_dirs.remove(id);
+    fn brokers_failed(
+        &mut self,
+        gone: BTreeSet<i32>,
+        then: impl FnOnce(&mut Controller) + Send + 'static,
+    ) {
+        if gone.is_empty() {
+            return then(self);
+        }
+        for id in &gone {
+            self.cx.brokers.remove(id);
             self.cx.shutting_down.remove(id);
+            self.act(Action::Disconnect { broker_id: *id });
         }
-        let replicas = self.cx.replicas_on(ids);
-        self.replicas_went_offline(&replicas).await
-    }
-
-    /// Replicas whose broker or directory failed: new leaders for what they led, out of the ISRs, deletions wait.
-    pub async fn replicas_went_offline(&mut self, replicas: &[Replica]) -> Result<(), Failure> {
-        let (deleting, others): (Vec<Replica>, Vec<Replica>) = replicas
-            .iter()
-            .cloned()
-            .partition(|r| self.cx.is_deleting(&r.partition.topic));
-        let leaderless = self.cx.with_offline_leader();
-        self.move_partitions(
-            &leaderless,
-            PartitionStage::Offline,
-            Strategy::Offline { unclean: false },
-        )
-        .await?;
-        self.bring_partitions_online(None).await?;
-        self.move_replicas(&others, ReplicaStage::Offline).await?;
-        if !deleting.is_empty() {
-            self.deletion_failed(&deleting).await?;
-        }
-        if leaderless.is_empty() {
-            let live = self.cx.live_or_shutting_down();
-            self.update_metadata(&live, &[]);
-        }
-        Ok(())
-    }
-
-    /// A broker rewrote its registration: its addresses may have changed.
-    pub async fn broker_modified(&mut self, id: i32) -> Result<(), Failure> {
-        let path = paths::broker(id);
-        let Some((data, _)) = self.read(&path, true).await? else {
-            return Ok(());
-        };
-        let registration = match BrokerRegistration::parse(&data) {
-            Ok(registration) => std::sync::Arc::new(registration),
-            Err(error) => {
-                tracing::error!("{path} cannot be read: {error}; going on with what it was before");
-                return Ok(());
-            }
-        };
-        let Some(broker) = self.cx.brokers.get_mut(&id) else {
-            // it was unreadable before
-            return self.brokers_changed().await;
-        };
-        let changed = broker.registration.endpoints != registration.endpoints
-            || broker.registration.features != registration.features;
-        broker.registration = registration.clone();
-        if changed {
-            tracing::info!("broker {id} has new endpoints or features");
-            self.port.act(Action::UpdateBroker {
-                broker_id: id,
-                registration,
+        self.cx.offline_dirs.retain(|(b, _)| !gone.contains(b));
+        for (topic, deletion) in &mut self.cx.deletions {
+            let hosts = self.cx.topics.get(topic).map(|t| {
+                t.partitions
+                    .values()
+                    .flat_map(|p| p.replicas.clone())
+                    .collect::<BTreeSet<_>>()
             });
-            let live = self.cx.live_or_shutting_down();
-            self.update_metadata(&live, &[]);
+            deletion
+                .blocked_by
+                .extend(hosts.unwrap_or_default().intersection(&gone));
         }
-        Ok(())
+        let cx = &self.cx;
+        let led = cx.keys_where(|_, p| {
+            p.leader_isr
+                .as_ref()
+                .is_some_and(|l| gone.contains(&l.state.leader))
+        });
+        for key in &led {
+            if let Some(partition) = self.cx.partition_mut(key) {
+                partition.phase = PartitionPhase::Offline;
+            }
+        }
+        let members: Vec<(PartitionKey, i32)> = self
+            .cx
+            .keys()
+            .into_iter()
+            .flat_map(|key| {
+                let isr = self
+                    .cx
+                    .partition(&key)
+                    .and_then(|p| p.leader_isr.as_ref())
+                    .map(|l| l.state.isr.clone());
+                isr.unwrap_or_default()
+                    .into_iter()
+                    .filter(|b| gone.contains(b))
+                    .map(move |b| (key.clone(), b))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        self.bring_online(move |me| {
+            // the election took the dead out of the ISRs it wrote; what is left is cut here
+            me.cut_replicas(members, |me| {
+                if me.batch.is_empty() {
+                    me.batch
+                        .metadata_brokers
+                        .extend(me.cx.brokers.keys().copied());
+                }
+                me.flush();
+                then(me);
+            });
+        });
+    }
+
+    fn brokers_started(&mut self, started: BTreeMap<i32, LiveBroker>) {
+        if started.is_empty() {
+            return;
+        }
+        let older: Vec<i32> = self.cx.brokers.keys().copied().collect();
+        let ids: Vec<i32> = started.keys().copied().collect();
+        for (broker_id, broker) in &started {
+            self.act(Action::Connect {
+                broker_id: *broker_id,
+                registration: broker.registration.clone(),
+            });
+        }
+        self.cx.brokers.extend(started);
+        self.cx.offline_dirs.retain(|(b, _)| !ids.contains(b));
+        self.batch.metadata_brokers.extend(older);
+        self.flush();
+        self.batch.metadata_brokers.extend(ids.iter().copied());
+        self.batch
+            .metadata_partitions
+            .extend(self.cx.keys_where(|_, p| p.leader_isr.is_some()));
+        self.flush();
+        for id in &ids {
+            self.batch_replicas_of(*id);
+            for deletion in self.cx.deletions.values_mut() {
+                deletion.blocked_by.remove(id);
+                deletion.waiting.retain(|(_, b)| b != id);
+                deletion.started = false;
+            }
+        }
+        self.bring_online(|me| {
+            me.flush();
+            me.process_deletions(|_| {});
+        });
+    }
+
+    /// Endpoints or features of a live broker changed in place.
+    pub(crate) fn broker_modified(&mut self, id: i32) {
+        self.zk(
+            vec![ZkOp::get_and_watch(paths::broker(id))],
+            move |me, results| {
+                let Some(found) = results.first().and_then(|r| live_broker(id, r)) else {
+                    return;
+                };
+                let Some(known) = me.cx.brokers.get_mut(&id) else {
+                    return;
+                };
+                if known.epoch != found.epoch || known.registration == found.registration {
+                    return; // a new registration is the children watch's affair
+                }
+                known.registration = found.registration.clone();
+                me.act(Action::Connect {
+                    broker_id: id,
+                    registration: found.registration,
+                });
+                me.batch
+                    .metadata_brokers
+                    .extend(me.cx.brokers.keys().copied());
+                // the new link does not have what still waited in the old one
+                me.batch
+                    .metadata_partitions
+                    .extend(me.cx.keys_where(|_, p| p.leader_isr.is_some()));
+                me.batch_replicas_of(id);
+                me.flush();
+            },
+        );
     }
 }

@@ -1,367 +1,167 @@
-//! All that an active controller knows: a cache of the znodes, and the states of partitions and replicas.
+//! What the active controller knows of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::sync::Arc;
 
 use gracchus_kafka_proto::Uuid;
-use gracchus_registry::json::{BrokerRegistration, LEADER_NONE, PartitionState};
+use gracchus_registry::json::{BrokerRegistration, PartitionState, TopicAssignment};
 
-/// A partition. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TopicPartition {
-    pub topic: Arc<str>,
+/// A partition of a topic.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionKey {
+    pub topic: String,
     pub partition: i32,
 }
 
-impl TopicPartition {
-    pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
-        Self {
-            topic: topic.into(),
+impl PartitionKey {
+    pub fn new(topic: &str, partition: i32) -> Self {
+        PartitionKey {
+            topic: topic.to_owned(),
             partition,
         }
     }
 }
 
-impl fmt::Display for TopicPartition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl std::fmt::Display for PartitionKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.topic, self.partition)
     }
 }
 
-/// A replica of a partition.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Replica {
-    pub partition: TopicPartition,
-    pub broker_id: i32,
+/// A registered broker.
+#[derive(Debug, Clone)]
+pub struct LiveBroker {
+    /// czxid of its node.
+    pub epoch: i64,
+    pub registration: BrokerRegistration,
 }
 
-impl fmt::Display for Replica {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on broker {}", self.partition, self.broker_id)
-    }
-}
-
-/// A partition's replicas, and those under way in or out.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Reassignment {
-    /// All; the first is preferred. While a reassignment runs: the target, then those to be removed.
-    pub replicas: Vec<i32>,
-    pub adding: Vec<i32>,
-    pub removing: Vec<i32>,
-}
-
-impl Reassignment {
-    pub fn is_under_way(&self) -> bool {
-        !self.adding.is_empty() || !self.removing.is_empty()
-    }
-
-    /// The replicas that shall be at the end.
-    pub fn target(&self) -> Vec<i32> {
-        without(&self.replicas, &self.removing)
-    }
-
-    /// The replicas that there were at the start.
-    pub fn original(&self) -> Vec<i32> {
-        without(&self.replicas, &self.adding)
-    }
-
-    /// The way to `target` from here.
-    pub fn to(&self, target: &[i32]) -> Self {
-        let original = self.original();
-        let removing = without(&original, target);
-        let mut replicas = target.to_vec();
-        replicas.extend(&removing);
-        Self {
-            replicas,
-            adding: without(target, &original),
-            removing,
-        }
-    }
-}
-
-/// `ids` without `others`, order kept.
-pub(crate) fn without(ids: &[i32], others: &[i32]) -> Vec<i32> {
-    ids.iter()
-        .copied()
-        .filter(|id| !others.contains(id))
-        .collect()
-}
-
-/// State of a partition.
+/// A partition's state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PartitionStage {
-    NonExistent,
+pub enum PartitionPhase {
+    /// Assignment known, no state node yet.
     New,
+    /// Has a leader.
     Online,
+    /// Had one.
     Offline,
 }
 
-/// State of a replica.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReplicaStage {
-    NonExistent,
-    New,
-    Online,
-    Offline,
-    DeletionStarted,
-    DeletionSuccessful,
-    DeletionIneligible,
-}
-
-/// What a state znode holds, with its data version.
+/// The state node's content and version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leadership {
+pub struct LeaderIsr {
     pub state: PartitionState,
+    /// The node's data version.
     pub partition_epoch: i32,
 }
 
-/// A partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Partition {
-    pub assignment: Reassignment,
-    pub stage: PartitionStage,
-    pub leadership: Option<Leadership>,
-    /// Absent: non-existent.
-    pub replicas: BTreeMap<i32, ReplicaStage>,
+    pub replicas: Vec<i32>,
+    pub adding: Vec<i32>,
+    pub removing: Vec<i32>,
+    pub phase: PartitionPhase,
+    pub leader_isr: Option<LeaderIsr>,
 }
 
-impl Partition {
-    pub fn new(assignment: Reassignment) -> Self {
-        Self {
-            assignment,
-            stage: PartitionStage::NonExistent,
-            leadership: None,
-            replicas: BTreeMap::new(),
-        }
-    }
-
-    pub fn leader(&self) -> Option<i32> {
-        self.leadership.as_ref().map(|l| l.state.leader)
-    }
-
-    pub fn replica_stage(&self, broker_id: i32) -> ReplicaStage {
-        self.replicas
-            .get(&broker_id)
-            .copied()
-            .unwrap_or(ReplicaStage::NonExistent)
-    }
-}
-
-/// A topic.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Topic {
-    /// ZERO: it has none.
+    /// Zero below inter.broker.protocol.version 2.8.
     pub id: Uuid,
     pub partitions: BTreeMap<i32, Partition>,
 }
 
-/// A live broker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveBroker {
-    /// czxid of its registration.
-    pub epoch: i64,
-    pub registration: Arc<BrokerRegistration>,
+impl Topic {
+    /// The content of the topic's node.
+    pub fn assignment(&self) -> TopicAssignment {
+        let lists = |pick: fn(&Partition) -> &Vec<i32>| {
+            self.partitions
+                .iter()
+                .filter(|(_, p)| !pick(p).is_empty())
+                .map(|(n, p)| (*n, pick(p).clone()))
+                .collect()
+        };
+        TopicAssignment {
+            topic_id: (self.id != Uuid::ZERO).then_some(self.id),
+            partitions: self
+                .partitions
+                .iter()
+                .map(|(n, p)| (*n, p.replicas.clone()))
+                .collect(),
+            adding_replicas: lists(|p| &p.adding),
+            removing_replicas: lists(|p| &p.removing),
+        }
+    }
 }
 
-/// The cache.
+/// How far a topic's deletion is.
 #[derive(Debug, Clone, Default)]
+pub struct Deletion {
+    /// StopReplica with delete was sent to these and not answered yet: partition and broker.
+    pub waiting: BTreeSet<(i32, i32)>,
+    pub started: bool,
+    /// A replica could not be deleted, or its broker is gone: wait for that broker.
+    pub blocked_by: BTreeSet<i32>,
+}
+
+/// The cache of an active controller; empty otherwise.
+#[derive(Debug, Default)]
 pub struct Context {
-    /// The controller epoch; 0 before the first election won.
-    pub epoch: i32,
-    /// Data version of `/controller_epoch` that fenced writes expect.
-    pub epoch_version: i32,
-    /// Live ones, those that shut down included.
     pub brokers: BTreeMap<i32, LiveBroker>,
-    /// Asked for a controlled shutdown.
     pub shutting_down: BTreeSet<i32>,
-    pub topics: BTreeMap<Arc<str>, Topic>,
-    /// Topics whose znode cannot be read; told once, looked at again when it changes.
-    pub unreadable: BTreeSet<String>,
-    /// Brokers whose registration cannot be read.
-    pub unreadable_brokers: BTreeSet<i32>,
-    /// Replicas in failed log directories, by broker.
-    pub offline_dirs: BTreeMap<i32, BTreeSet<TopicPartition>>,
-    pub deleting: BTreeSet<Arc<str>>,
-    /// Of these, those whose partitions have been made non-existent.
-    pub deletion_started: BTreeSet<Arc<str>>,
-    /// Of these, those that must wait.
-    pub deletion_ineligible: BTreeSet<Arc<str>>,
+    pub topics: BTreeMap<String, Topic>,
+    pub deletions: BTreeMap<String, Deletion>,
+    /// Replicas in a failed log directory: broker and partition.
+    pub offline_dirs: BTreeSet<(i32, PartitionKey)>,
 }
 
 impl Context {
-    pub fn partition(&self, tp: &TopicPartition) -> Option<&Partition> {
-        self.topics.get(&tp.topic)?.partitions.get(&tp.partition)
+    pub fn partition(&self, key: &PartitionKey) -> Option<&Partition> {
+        self.topics.get(&key.topic)?.partitions.get(&key.partition)
     }
 
-    pub fn partition_mut(&mut self, tp: &TopicPartition) -> Option<&mut Partition> {
+    pub fn partition_mut(&mut self, key: &PartitionKey) -> Option<&mut Partition> {
         self.topics
-            .get_mut(&tp.topic)?
+            .get_mut(&key.topic)?
             .partitions
-            .get_mut(&tp.partition)
+            .get_mut(&key.partition)
     }
 
-    pub fn partitions(&self) -> impl Iterator<Item = (TopicPartition, &Partition)> {
-        self.topics.iter().flat_map(|(topic, t)| {
-            t.partitions
-                .iter()
-                .map(|(index, p)| (TopicPartition::new(topic.clone(), *index), p))
-        })
+    pub fn keys(&self) -> Vec<PartitionKey> {
+        self.keys_where(|_, _| true)
     }
 
-    pub fn partitions_of(&self, topic: &str) -> Vec<TopicPartition> {
-        let Some((name, topic)) = self.topics.get_key_value(topic) else {
-            return Vec::new();
-        };
-        topic
-            .partitions
-            .keys()
-            .map(|index| TopicPartition::new(name.clone(), *index))
-            .collect()
-    }
-
-    pub fn replicas_of(&self, partitions: &[TopicPartition]) -> Vec<Replica> {
-        let mut replicas = Vec::new();
-        for partition in partitions {
-            for id in self
-                .partition(partition)
-                .map_or(&[][..], |p| &p.assignment.replicas)
-            {
-                replicas.push(Replica {
-                    partition: partition.clone(),
-                    broker_id: *id,
-                });
+    /// The partitions that `matches` accepts.
+    pub fn keys_where(&self, matches: impl Fn(&str, &Partition) -> bool) -> Vec<PartitionKey> {
+        let mut keys = Vec::new();
+        for (name, topic) in &self.topics {
+            for (number, partition) in &topic.partitions {
+                if matches(name, partition) {
+                    keys.push(PartitionKey::new(name, *number));
+                }
             }
         }
-        replicas
+        keys
     }
 
-    /// Replicas of a topic that are in a state.
-    pub fn replicas_in(&self, topic: &str, stage: ReplicaStage) -> Vec<Replica> {
-        let partitions = self.partitions_of(topic);
-        self.replicas_of(&partitions)
-            .into_iter()
-            .filter(|r| self.replica_stage(r) == stage)
-            .collect()
+    pub fn is_alive(&self, broker: i32) -> bool {
+        self.brokers.contains_key(&broker)
     }
 
-    pub fn replicas_on(&self, brokers: &[i32]) -> Vec<Replica> {
-        let mut replicas = Vec::new();
-        for (partition, p) in self.partitions() {
-            for id in p
-                .assignment
-                .replicas
-                .iter()
-                .filter(|id| brokers.contains(id))
-            {
-                replicas.push(Replica {
-                    partition: partition.clone(),
-                    broker_id: *id,
-                });
-            }
-        }
-        replicas
-    }
-
-    pub fn replica_stage(&self, replica: &Replica) -> ReplicaStage {
-        self.partition(&replica.partition)
-            .map_or(ReplicaStage::NonExistent, |p| {
-                p.replica_stage(replica.broker_id)
-            })
-    }
-
-    pub fn live_or_shutting_down(&self) -> Vec<i32> {
-        self.brokers.keys().copied().collect()
-    }
-
-    pub fn is_live(&self, broker_id: i32) -> bool {
-        self.brokers.contains_key(&broker_id) && !self.shutting_down.contains(&broker_id)
-    }
-
-    fn in_failed_dir(&self, broker_id: i32, tp: &TopicPartition) -> bool {
-        self.offline_dirs
-            .get(&broker_id)
-            .is_some_and(|partitions| partitions.contains(tp))
-    }
-
-    /// Its broker is alive and does not shut down, its log directory works.
-    pub fn is_online(&self, broker_id: i32, tp: &TopicPartition) -> bool {
-        self.is_live(broker_id) && !self.in_failed_dir(broker_id, tp)
-    }
-
-    /// The same, also while its broker shuts down.
-    pub fn is_online_or_shutting_down(&self, broker_id: i32, tp: &TopicPartition) -> bool {
-        self.brokers.contains_key(&broker_id) && !self.in_failed_dir(broker_id, tp)
+    /// Alive, not shutting down, and its directory for this partition is fine.
+    pub fn is_replica_online(&self, broker: i32, key: &PartitionKey) -> bool {
+        self.is_alive(broker)
+            && !self.shutting_down.contains(&broker)
+            && (self.offline_dirs.is_empty() || !self.offline_dirs.contains(&(broker, key.clone())))
     }
 
     pub fn is_deleting(&self, topic: &str) -> bool {
-        self.deleting.contains(topic)
+        self.deletions.contains_key(topic)
     }
 
-    /// Partitions with a leader that is not online, topics being deleted aside.
-    pub fn with_offline_leader(&self) -> Vec<TopicPartition> {
-        self.partitions()
-            .filter(|(tp, p)| {
-                !self.is_deleting(&tp.topic)
-                    && p.leader().is_some_and(|leader| !self.is_online(leader, tp))
-            })
-            .map(|(tp, _)| tp)
-            .collect()
-    }
-
-    /// Partitions without a leader: their state was never written, or says so.
-    pub fn offline_partitions(&self) -> usize {
-        self.partitions()
-            .filter(|(tp, p)| {
-                !self.is_deleting(&tp.topic)
-                    && match p.leader() {
-                        None | Some(LEADER_NONE) => true,
-                        Some(leader) => !self.brokers.contains_key(&leader),
-                    }
-            })
-            .count()
-    }
-
-    pub fn topic_name(&self, id: &Uuid) -> Option<&Arc<str>> {
+    pub fn topic_by_id(&self, id: &Uuid) -> Option<&str> {
         self.topics
             .iter()
-            .find(|(_, topic)| topic.id == *id)
-            .map(|(name, _)| name)
-    }
-
-    /// Forgets a topic.
-    pub fn remove_topic(&mut self, topic: &str) {
-        self.topics.remove(topic);
-        self.deleting.remove(topic);
-        self.deletion_started.remove(topic);
-        self.deletion_ineligible.remove(topic);
-        for partitions in self.offline_dirs.values_mut() {
-            partitions.retain(|tp| &*tp.topic != topic);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reassignment_names_the_target_first() {
-        let start = Reassignment {
-            replicas: vec![1],
-            ..Default::default()
-        };
-        let moving = start.to(&[2, 3]);
-        assert_eq!(moving.replicas, [2, 3, 1]);
-        assert_eq!((&moving.adding[..], &moving.removing[..]), (&[2, 3][..], &[1][..]));
-        assert_eq!(moving.target(), [2, 3]);
-        assert_eq!(moving.original(), [1]);
-        // cancelled: the original is the target again
-        let back = moving.to(&moving.original());
-        assert_eq!(back, start);
-        // another target while it runs
-        let other = moving.to(&[1, 4]);
-        assert_eq!(other.replicas, [1, 4]);
-        assert_eq!((&other.adding[..], &other.removing[..]), (&[4][..], &[][..]));
+            .find(|(_, t)| t.id == *id)
+            .map(|(name, _)| name.as_str())
     }
 }

@@ -1,279 +1,221 @@
-//! Deleting topics, step by step. Everything that a new controller needs to go on stands in `/admin/delete_topics`.
+//! Topic deletion, step by step; a new controller goes on wherever the old one stopped, since every step can be repeated.
 
-use std::sync::Arc;
-
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkError, ZkOp};
 use gracchus_registry::paths;
 
-use crate::context::{PartitionStage, Replica, ReplicaStage, TopicPartition};
-use crate::core::{Core, Failure};
-use crate::leader_election::Strategy;
+use crate::context::PartitionKey;
+use crate::machine::Controller;
+use crate::takeover::children;
+use crate::topics::shown;
 
-impl Core {
-    /// At a takeover: what was being deleted, and which of it has to wait.
-    pub async fn load_deletions(&mut self, names: Vec<String>) -> Result<(), Failure> {
-        let queued = self.accept_deletions(names).await?;
-        let waiting: Vec<Arc<str>> = queued
-            .iter()
-            .filter(|topic| {
-                let partitions = self.cx.partitions_of(topic);
-                partitions.iter().any(|tp| {
-                    self.cx.partition(tp).is_some_and(|p| {
-                        p.assignment.is_under_way()
-                            || p.assignment
-                                .replicas
-                                .iter()
-                                .any(|id| !self.cx.is_online(*id, tp))
-                    })
-                })
-            })
-            .cloned()
-            .collect();
-        self.cx.deleting.extend(queued);
-        self.cx.deletion_ineligible.extend(waiting);
-        Ok(())
+impl Controller {
+    pub(crate) fn deletions_requested(&mut self) {
+        self.zk(
+            vec![ZkOp::children_and_watch(paths::DELETE_TOPICS)],
+            |me, results| {
+                if results.iter().any(Result::is_err) {
+                    return;
+                }
+                for topic in children(results.first()) {
+                    me.cx.deletions.entry(topic).or_default();
+                }
+                me.process_deletions(|_| {});
+            },
+        );
     }
 
-    /// `/admin/delete_topics` changed.
-    pub async fn deletions_asked_for(&mut self) -> Result<(), Failure> {
-        let names = self.children(paths::DELETE_TOPICS, true).await?;
-        let fresh: Vec<String> = names
-            .into_iter()
-            .filter(|name| !self.cx.is_deleting(name))
+    /// Starts what may start and finishes what is done.
+    pub(crate) fn process_deletions(
+        &mut self,
+        then: impl FnOnce(&mut Controller) + Send + 'static,
+    ) {
+        let void: Vec<String> = self
+            .cx
+            .deletions
+            .keys()
+            .filter(|t| !self.config.delete_topic_enable || !self.cx.topics.contains_key(*t))
+            .cloned()
             .collect();
-        if fresh.is_empty() {
-            return Ok(());
+        if !void.is_empty() {
+            let why = if self.config.delete_topic_enable {
+                "there is no such topic"
+            } else {
+                "delete.topic.enable is false"
+            };
+            tracing::warn!("requests to delete {} are dropped: {why}", shown(&void));
         }
-        let mut queued = self.accept_deletions(fresh).await?;
-        if queued.is_empty() {
-            return Ok(());
+        let fence = self.fence();
+        let ops = void
+            .iter()
+            .map(|t| {
+                ZkOp::fenced(
+                    fence,
+                    MultiStep::Delete {
+                        path: paths::delete_topic(t),
+                        version: ANY_VERSION,
+                    },
+                )
+            })
+            .collect();
+        for topic in &void {
+            self.cx.deletions.remove(topic);
         }
-        tracing::info!(topics = ?queued, "topics to be deleted");
-        queued.retain(|topic| {
-            let moving = self
-                .cx
-                .topics
-                .get(topic)
-                .is_some_and(|t| t.partitions.values().any(|p| p.assignment.is_under_way()));
-            if moving {
-                tracing::info!("deletion of {topic} waits for the end of its reassignment");
-                self.cx.deletion_ineligible.insert(topic.clone());
-            }
-            self.cx.deleting.insert(topic.clone());
-            true
+        self.zk_fenced(ops, |me, _| {
+            me.start_deletions();
+            me.finish_deletions(then);
         });
-        self.resume_deletions().await
     }
 
-    /// Topics of these that are known; the entries of others, or all where deletion is turned off, are removed.
-    async fn accept_deletions(&mut self, names: Vec<String>) -> Result<Vec<Arc<str>>, Failure> {
-        let (mut accepted, mut refused) = (Vec::new(), Vec::new());
-        for name in names {
-            match self.cx.topics.get_key_value(name.as_str()) {
-                Some((topic, _)) if self.config.delete_topic_enable => accepted.push(topic.clone()),
-                Some(_) => {
-                    tracing::warn!(
-                        "{} is removed: delete.topic.enable is false",
-                        paths::delete_topic(&name)
-                    );
-                    refused.push(name);
-                }
-                None if self.cx.unreadable.contains(&name) => {
-                    tracing::error!(
-                        "{name} cannot be deleted: {} cannot be read. Repair or delete that node",
-                        paths::topic(&name)
-                    );
-                }
-                None => {
-                    tracing::warn!("{} names no topic; removed", paths::delete_topic(&name));
-                    refused.push(name);
-                }
-            }
-        }
-        self.delete_fenced(refused.iter().map(|n| paths::delete_topic(n)).collect())
-            .await?;
-        Ok(accepted)
-    }
-
-    /// Goes on with every deletion as far as it goes now.
-    pub async fn resume_deletions(&mut self) -> Result<(), Failure> {
-        let queued: Vec<Arc<str>> = self.cx.deleting.iter().cloned().collect();
-        let (mut eligible, mut retry) = (Vec::new(), Vec::new());
-        for topic in queued {
-            let partitions = self.cx.partitions_of(&topic);
-            let replicas = self.cx.replicas_of(&partitions);
-            let stages: Vec<ReplicaStage> =
-                replicas.iter().map(|r| self.cx.replica_stage(r)).collect();
-            if stages
+    fn start_deletions(&mut self) {
+        let waiting: Vec<String> = self
+            .cx
+            .deletions
+            .iter()
+            .filter(|(_, d)| !d.started)
+            .map(|(t, _)| t.clone())
+            .collect();
+        let mut forgotten = Vec::new();
+        let mut stops = Vec::new();
+        for topic in waiting {
+            let Some(known) = self.cx.topics.get(&topic) else {
+                continue;
+            };
+            let replicas: Vec<(i32, i32)> = known
+                .partitions
                 .iter()
-                .all(|stage| *stage == ReplicaStage::DeletionSuccessful)
-            {
-                self.complete_deletion(&topic).await?;
+                .flat_map(|(n, p)| p.replicas.iter().map(|b| (*n, *b)))
+                .collect();
+            let moving = known
+                .partitions
+                .values()
+                .any(|p| !p.adding.is_empty() || !p.removing.is_empty());
+            let dead: std::collections::BTreeSet<i32> = replicas
+                .iter()
+                .map(|(_, b)| *b)
+                .filter(|b| !self.cx.is_alive(*b))
+                .collect();
+            let partitions: Vec<i32> = known.partitions.keys().copied().collect();
+            let Some(deletion) = self.cx.deletions.get_mut(&topic) else {
+                continue;
+            };
+            deletion.blocked_by.extend(dead);
+            if moving {
+                tracing::info!("the deletion of {topic} waits for its reassignment to end");
                 continue;
             }
-            let in_progress = stages.contains(&ReplicaStage::DeletionStarted);
-            if in_progress || self.cx.deletion_ineligible.contains(&topic) {
-                continue;
-            }
-            if stages.contains(&ReplicaStage::DeletionIneligible) {
-                retry.push(topic.clone());
-            }
-            eligible.push(topic);
-        }
-        for topic in retry {
-            let failed = self.cx.replicas_in(&topic, ReplicaStage::DeletionIneligible);
-            self.move_replicas(&failed, ReplicaStage::Offline).await?;
-        }
-        if !eligible.is_empty() {
-            self.start_deletion(&eligible).await?;
-        }
-        Ok(())
-    }
-
-    async fn start_deletion(&mut self, topics: &[Arc<str>]) -> Result<(), Failure> {
-        let unseen: Vec<&Arc<str>> = topics
-            .iter()
-            .filter(|topic| !self.cx.deletion_started.contains(*topic))
-            .collect();
-        let partitions: Vec<TopicPartition> = unseen
-            .iter()
-            .flat_map(|topic| self.cx.partitions_of(topic))
-            .collect();
-        let rule = Strategy::Offline { unclean: false };
-        let started: Vec<Arc<str>> = unseen.into_iter().cloned().collect();
-        self.move_partitions(&partitions, PartitionStage::Offline, rule)
-            .await?;
-        self.move_partitions(&partitions, PartitionStage::NonExistent, rule)
-            .await?;
-        self.cx.deletion_started.extend(started);
-
-        let all: Vec<TopicPartition> = topics
-            .iter()
-            .flat_map(|topic| self.cx.partitions_of(topic))
-            .collect();
-        let live = self.cx.live_or_shutting_down();
-        self.update_metadata(&live, &all);
-
-        let (mut dead, mut to_delete) = (Vec::new(), Vec::new());
-        for replica in self.cx.replicas_of(&all) {
-            if !self.cx.is_online(replica.broker_id, &replica.partition) {
-                self.cx
-                    .deletion_ineligible
-                    .insert(replica.partition.topic.clone());
-                dead.push(replica);
-            } else if self.cx.replica_stage(&replica) != ReplicaStage::DeletionSuccessful {
-                to_delete.push(replica);
-            }
-        }
-        dead.retain(|r| self.cx.replica_stage(r) != ReplicaStage::DeletionIneligible);
-        let not_told: Vec<Replica> = dead
-            .iter()
-            .filter(|r| {
-                matches!(
-                    self.cx.replica_stage(r),
-                    ReplicaStage::New | ReplicaStage::Online
-                )
-            })
-            .cloned()
-            .collect();
-        self.move_replicas(&not_told, ReplicaStage::Offline).await?;
-        self.move_replicas(&dead, ReplicaStage::DeletionIneligible)
-            .await?;
-        self.move_replicas(&to_delete, ReplicaStage::Offline).await?;
-        self.move_replicas(&to_delete, ReplicaStage::DeletionStarted)
-            .await
-    }
-
-    /// Replicas could not be deleted: the topic waits until their broker starts again.
-    pub async fn deletion_failed(&mut self, replicas: &[Replica]) -> Result<(), Failure> {
-        let failed: Vec<Replica> = replicas
-            .iter()
-            .filter(|r| self.cx.is_deleting(&r.partition.topic))
-            .cloned()
-            .collect();
-        if failed.is_empty() {
-            return Ok(());
-        }
-        for replica in &failed {
-            if self
-                .cx
-                .deletion_ineligible
-                .insert(replica.partition.topic.clone())
-            {
+            if !deletion.blocked_by.is_empty() {
                 tracing::info!(
-                    "deletion of {} waits for broker {}",
-                    replica.partition.topic,
-                    replica.broker_id
+                    "the deletion of {topic} waits for brokers {:?}, which hold replicas of it",
+                    deletion.blocked_by
                 );
+                continue;
+            }
+            deletion.started = true;
+            deletion.waiting = replicas.iter().copied().collect();
+            forgotten.extend(partitions.iter().map(|n| PartitionKey::new(&topic, *n)));
+            stops.extend(
+                replicas
+                    .into_iter()
+                    .map(|(n, b)| (PartitionKey::new(&topic, n), b)),
+            );
+        }
+        if forgotten.is_empty() {
+            return;
+        }
+        for key in &forgotten {
+            self.batch_metadata(key); // with leader -2: forget it
+        }
+        for (key, broker) in &stops {
+            self.batch_stop(*broker, key, false);
+        }
+        self.flush();
+        for (key, broker) in &stops {
+            self.batch_stop(*broker, key, true);
+        }
+        self.flush();
+    }
+
+    /// A broker's answer; only those with the delete flag count, which are the last ones sent.
+    pub(crate) fn stop_replica_answered(
+        &mut self,
+        broker_id: i32,
+        partitions: Vec<(PartitionKey, ErrorCode)>,
+    ) {
+        for (key, error) in partitions {
+            let Some(deletion) = self.cx.deletions.get_mut(&key.topic) else {
+                continue;
+            };
+            if error == ErrorCode::None {
+                deletion.waiting.remove(&(key.partition, broker_id));
+            } else {
+                tracing::warn!(
+                    "broker {broker_id} could not delete {key} ({}); it is tried again when the broker restarts",
+                    error.name()
+                );
+                deletion.blocked_by.insert(broker_id);
             }
         }
-        let movable: Vec<Replica> = failed
-            .into_iter()
-            .filter(|r| {
-                matches!(
-                    self.cx.replica_stage(r),
-                    ReplicaStage::Offline | ReplicaStage::DeletionStarted
+        self.finish_deletions(|_| {});
+    }
+
+    /// Deletes the nodes of topics whose replicas are all gone: the topic's own, its configuration, then the request.
+    fn finish_deletions(&mut self, then: impl FnOnce(&mut Controller) + Send + 'static) {
+        let done: Vec<String> = self
+            .cx
+            .deletions
+            .iter()
+            .filter(|(_, d)| d.started && d.waiting.is_empty() && d.blocked_by.is_empty())
+            .map(|(t, _)| t.clone())
+            .collect();
+        let reads = done
+            .iter()
+            .map(|t| ZkOp::children(paths::topic_partitions(t)))
+            .collect();
+        self.zk(reads, move |me, results| {
+            let fence = me.fence();
+            let delete = |path: String| {
+                ZkOp::fenced(
+                    fence,
+                    MultiStep::Delete {
+                        path,
+                        version: ANY_VERSION,
+                    },
                 )
-            })
-            .collect();
-        self.move_replicas(&movable, ReplicaStage::DeletionIneligible)
-            .await?;
-        self.resume_deletions().await
-    }
-
-    /// Replicas are gone from their brokers.
-    pub async fn replicas_deleted(&mut self, replicas: &[Replica]) -> Result<(), Failure> {
-        let gone: Vec<Replica> = replicas
-            .iter()
-            .filter(|r| self.cx.is_deleting(&r.partition.topic))
-            .cloned()
-            .collect();
-        self.move_replicas(&gone, ReplicaStage::DeletionSuccessful)
-            .await?;
-        self.resume_deletions().await
-    }
-
-    /// The znodes go: topic, configuration, and the order itself last, so that a new controller goes on where this one ended.
-    async fn complete_deletion(&mut self, topic: &Arc<str>) -> Result<(), Failure> {
-        let root = paths::topic(topic);
-        let mut levels: Vec<Vec<String>> = vec![vec![root]];
-        // partitions, P, state: no deeper in a sound tree
-        for _ in 0..16 {
-            let parents = levels.last().cloned().unwrap_or_default();
-            let mut below = Vec::new();
-            for (parent, children) in parents.iter().zip(self.children_of_all(&parents).await?) {
-                below.extend(children.into_iter().map(|child| format!("{parent}/{child}")));
-            }
-            if below.is_empty() {
-                break;
-            }
-            levels.push(below);
-        }
-        let mut doomed: Vec<String> = levels.into_iter().rev().flatten().collect();
-        doomed.push(paths::topic_config(topic));
-        doomed.push(paths::delete_topic(topic));
-        self.delete_fenced(doomed).await?;
-        self.cx.remove_topic(topic);
-        tracing::info!("topic {topic} is deleted");
-        Ok(())
-    }
-
-    async fn children_of_all(&mut self, parents: &[String]) -> Result<Vec<Vec<String>>, Failure> {
-        use gracchus_registry::op::ZkError;
-        use gracchus_registry::{ZkOp, ZkReply};
-        let ops = parents.iter().map(|path| ZkOp::children(path)).collect();
-        let results = self.port.zk(ops).await;
-        parents
-            .iter()
-            .zip(results)
-            .map(|(path, result)| match result {
-                Ok(ZkReply::Children { mut children, .. }) => {
-                    children.sort_unstable();
-                    Ok(children)
+            };
+            let mut ops = Vec::new();
+            for (topic, result) in done.iter().zip(&results) {
+                for number in children(Some(result))
+                    .iter()
+                    .filter_map(|n| n.parse::<i32>().ok())
+                {
+                    ops.push(delete(paths::partition_state(topic, number)));
+                    ops.push(delete(paths::partition(topic, number)));
                 }
-                Ok(_) => Err(crate::core::failed(path, ZkError::SystemError)),
-                Err(failure) if failure.error == ZkError::NoNode => Ok(Vec::new()),
-                Err(failure) => Err(crate::core::failed(path, failure.error)),
-            })
-            .collect()
+                ops.push(delete(paths::topic_partitions(topic)));
+                ops.push(delete(paths::topic(topic)));
+                ops.push(delete(paths::topic_config(topic)));
+                ops.push(delete(paths::delete_topic(topic)));
+            }
+            let paths: Vec<String> = ops.iter().map(|op| op.path().to_owned()).collect();
+            me.zk_fenced(ops, move |me, results| {
+                for (path, result) in paths.iter().zip(&results) {
+                    if let Err(failure) = result
+                        && failure.error != ZkError::NoNode
+                    {
+                        tracing::error!("{path} can't be deleted: {}", failure.error);
+                    }
+                }
+                for topic in &done {
+                    me.cx.deletions.remove(topic);
+                    me.cx.topics.remove(topic);
+                    me.cx.offline_dirs.retain(|(_, key)| key.topic != *topic);
+                }
+                if !done.is_empty() {
+                    tracing::info!("deleted topics: {}", shown(&done));
+                }
+                then(me);
+            });
+        });
     }
 }

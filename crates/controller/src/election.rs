@@ -1,244 +1,155 @@
-//! Becoming controller, and ceasing to be it.
+//! Becoming the controller, and ceasing to be it.
 
 use gracchus_registry::json::{ControllerZnode, format_controller_epoch, parse_controller_epoch};
-use gracchus_registry::op::{CreateMode, MultiStep, ZkError};
-use gracchus_registry::{ZkOp, paths};
+use gracchus_registry::op::{ANY_VERSION, CreateMode, MultiStep, ZkError, ZkOp, ZkReply};
+use gracchus_registry::paths;
 
 use crate::action::Action;
-use crate::core::{Core, Failure, failed};
-use crate::event::Timer;
+use crate::machine::{Controller, Term};
 
-/// Pause after the first failed election of a row; doubled at each, up to the second figure, in ms.
-const PAUSE_MS: (i64, i64) = (200, 10_000);
-
-impl Core {
-    /// Arms the watch of `/controller`, whether it is there or not.
-    pub async fn watch_controller(&mut self) -> Result<(), Failure> {
-        self.watch_exists(paths::CONTROLLER).await
-    }
-
-    /// Who is controller, -1 nobody. Content that cannot be read is somebody else.
-    async fn read_active_id(&mut self) -> Result<i32, Failure> {
-        let Some((data, _)) = self.read(paths::CONTROLLER, false).await? else {
-            return Ok(-1);
-        };
-        Ok(match ControllerZnode::parse(&data) {
-            Ok(znode) => znode.broker_id,
-            Err(error) => {
-                tracing::error!(
-                    "{} cannot be read: {error}. Nobody can become controller while it stands; delete it to start an election",
-                    paths::CONTROLLER
-                );
-                -2
+impl Controller {
+    /// Looks at `/controller`, watching it; when nobody holds it, tries to.
+    pub(crate) fn elect(&mut self) {
+        let ops = vec![
+            ZkOp::exists_and_watch(paths::CONTROLLER),
+            ZkOp::get(paths::CONTROLLER),
+            ZkOp::get(paths::CONTROLLER_EPOCH),
+        ];
+        self.zk(ops, |me, results| {
+            let [_, controller, epoch] = results.as_slice() else { return me.reelect_later() };
+            match controller {
+                Ok(ZkReply::Data { data, .. }) => match ControllerZnode::parse(data.as_deref().unwrap_or_default()) {
+                    Ok(holder) => me.somebody_holds(holder.broker_id),
+                    Err(error) => {
+                        tracing::error!("/controller can't be read ({error}); nobody is controller until it is deleted");
+                        me.resign();
+                    }
+                },
+                Err(failure) if failure.error == ZkError::NoNode => {
+                    // it was deleted under us: whoever is elected now has a new epoch
+                    me.resign();
+                    match epoch {
+                        Ok(ZkReply::Data { data, stat }) => {
+                            match parse_controller_epoch(data.as_deref().unwrap_or_default()) {
+                                Ok(epoch) => me.run_for_office(epoch, stat.version),
+                                Err(error) => {
+                                    tracing::error!("/controller_epoch can't be read ({error}); put a number there");
+                                    me.reelect_later();
+                                }
+                            }
+                        }
+                        Err(failure) if failure.error == ZkError::NoNode => {
+                            let ops = vec![ZkOp::create(paths::CONTROLLER_EPOCH, Some(format_controller_epoch(0)))];
+                            me.zk(ops, |me, _| me.elect());
+                        }
+                        _ => me.reelect_later(),
+                    }
+                }
+                Err(failure) if failure.error == ZkError::SessionExpired => {}
+                _ => me.reelect_later(),
             }
-        })
-    }
-
-    /// Rereads `/controller`; resigns when it names another.
-    pub async fn resign_if_replaced(&mut self) -> Result<(), Failure> {
-        let was_active = self.is_active();
-        self.watch_controller().await?;
-        let read = self.read_active_id().await;
-        self.active_id = *read.as_ref().unwrap_or(&-1);
-        if was_active && !self.is_active() {
-            tracing::info!(now = self.active_id, "no longer controller");
-            self.resign();
-        }
-        read.map(|_| ())
-    }
-
-    /// A fenced write failed: another controller, or somebody wrote `/controller_epoch`.
-    pub async fn after_lost_fence(&mut self) {
-        if let Err(failure) = self.resign_if_replaced().await {
-            tracing::error!("{} cannot be looked at: {failure}", paths::CONTROLLER);
-            return;
-        }
-        if self.is_active() {
-            // Kafka stays active here although no write of it can succeed any more
-            tracing::error!(
-                "{} was changed by somebody else while {} still names this broker: resigning, for a new election",
-                paths::CONTROLLER_EPOCH,
-                paths::CONTROLLER
-            );
-            self.active_id = -1;
-            self.resign();
-            self.give_up_controller_node(false).await;
-            self.elect_later();
-        }
-    }
-
-    /// Makes room for another election.
-    async fn give_up_controller_node(&mut self, fenced: bool) {
-        let Ok(Some((data, stat))) = self.read(paths::CONTROLLER, false).await else {
-            return;
-        };
-        if ControllerZnode::parse(&data).map(|z| z.broker_id) != Ok(self.config.broker_id) {
-            return;
-        }
-        let delete = MultiStep::Delete {
-            path: paths::CONTROLLER.to_owned(),
-            version: stat.version,
-        };
-        let op = if fenced {
-            ZkOp::fenced(self.cx.epoch_version, delete)
-        } else {
-            ZkOp::Delete {
-                path: paths::CONTROLLER.to_owned(),
-                version: stat.version,
-            }
-        };
-        if let Err(failure) = self.one(op).await
-            && failure.error != ZkError::NoNode
-        {
-            tracing::error!("{} cannot be deleted: {failure}", paths::CONTROLLER);
-        }
-    }
-
-    fn elect_later(&mut self) {
-        let after_ms = PAUSE_MS
-            .0
-            .saturating_mul(1 << self.failed_elections.min(16))
-            .min(PAUSE_MS.1);
-        self.failed_elections = self.failed_elections.saturating_add(1);
-        self.port.act(Action::SetTimer {
-            timer: Timer::Elect,
-            after_ms,
         });
     }
 
-    /// Stands for election, and takes over when it is won.
-    pub async fn elect(&mut self) -> Result<(), Failure> {
-        if !self.candidate || self.is_active() {
-            return Ok(());
+    fn somebody_holds(&mut self, broker_id: i32) {
+        let me = self.config.broker_id;
+        if broker_id == me && self.term.is_some() {
+            return;
         }
-        let found = self.read_active_id().await?;
-        self.active_id = found;
-        if found != -1 {
-            tracing::debug!(found, "somebody is controller already");
-            return Ok(());
+        if self.term.is_some() {
+            tracing::warn!("broker {broker_id} is the controller now");
+            self.resign();
         }
-        match self.stand().await {
-            Ok(false) => Ok(()),
-            Ok(true) => match self.take_over().await {
-                Ok(()) => {
-                    self.failed_elections = 0;
-                    Ok(())
-                }
-                Err(Failure::Moved) => Err(Failure::Moved),
-                Err(failure) => {
-                    tracing::error!("taking over as controller failed: {failure}; resigning");
-                    self.active_id = -1;
-                    self.resign();
-                    self.give_up_controller_node(true).await;
-                    self.elect_later();
-                    Ok(())
-                }
-            },
-            Err(failure) => {
-                tracing::error!("the election of a controller failed: {failure}; trying again");
-                self.active_id = -1;
-                self.elect_later();
-                Ok(())
-            }
+        if broker_id == me {
+            // of our own earlier session, which will end; the watch tells
+            tracing::info!(
+                "/controller still names this broker's earlier session; waiting for it to end"
+            );
+        } else {
+            tracing::info!("the controller is broker {broker_id}");
         }
     }
 
-    /// True: won.
-    async fn stand(&mut self) -> Result<bool, Failure> {
-        let (epoch, version) = match self.read(paths::CONTROLLER_EPOCH, false).await? {
-            Some((data, stat)) => match parse_controller_epoch(&data) {
-                Ok(epoch) => (epoch, stat.version),
-                Err(error) => {
-                    tracing::error!(
-                        "{} cannot be read: {error}; set it to a number at least as high as any controller's epoch so far",
-                        paths::CONTROLLER_EPOCH
-                    );
-                    return Err(failed(paths::CONTROLLER_EPOCH, ZkError::MarshallingError));
-                }
-            },
-            None => {
-                let create = ZkOp::create(
-                    paths::CONTROLLER_EPOCH,
-                    Some(format_controller_epoch(0)),
-                );
-                match self.one(create).await {
-                    Ok(_) => (0, 0),
-                    Err(failure) if failure.error == ZkError::NodeExists => {
-                        // somebody else was quicker, and will be with the rest
-                        self.active_id = self.read_active_id().await?;
-                        self.elect_later();
-                        return Ok(false);
-                    }
-                    Err(failure) => return Err(failed(paths::CONTROLLER_EPOCH, failure.error)),
-                }
-            }
-        };
-        let Some(next) = epoch.checked_add(1) else {
-            return Err(failed(paths::CONTROLLER_EPOCH, ZkError::BadArguments));
-        };
-        let znode = ControllerZnode::new(self.config.broker_id, self.port.now_ms());
-        let multi = ZkOp::Multi(vec![
+    fn run_for_office(&mut self, epoch: i32, version: i32) {
+        let new_epoch = epoch.saturating_add(1);
+        let znode = ControllerZnode::new(self.config.broker_id, self.now_ms);
+        let ops = vec![ZkOp::Multi(vec![
             MultiStep::Create {
-                path: paths::CONTROLLER.to_owned(),
+                path: paths::CONTROLLER.into(),
                 data: Some(znode.to_bytes()),
                 mode: CreateMode::Ephemeral,
             },
             MultiStep::SetData {
-                path: paths::CONTROLLER_EPOCH.to_owned(),
-                data: Some(format_controller_epoch(next)),
+                path: paths::CONTROLLER_EPOCH.into(),
+                data: Some(format_controller_epoch(new_epoch)),
                 version,
             },
-        ]);
-        match self.one(multi).await {
-            Ok(_) => self.won(next, version.wrapping_add(1)),
-            Err(failure)
+        ])];
+        self.zk(ops, move |me, results| match results.into_iter().next() {
+            Some(Ok(reply)) => {
+                let fence_version = reply
+                    .stat()
+                    .map_or(version.wrapping_add(1), |stat| stat.version);
+                me.term = Some(Term {
+                    epoch: new_epoch,
+                    fence_version,
+                });
+                tracing::info!(
+                    broker = me.config.broker_id,
+                    epoch = new_epoch,
+                    "elected controller"
+                );
+                me.act(Action::Active(Some(new_epoch)));
+                me.take_over();
+            }
+            Some(Err(failure))
                 if matches!(failure.error, ZkError::NodeExists | ZkError::BadVersion) =>
             {
-                // the answer to a first sending may have been lost with the connection
-                let active = self.read_active_id().await?;
-                let stored = self.read(paths::CONTROLLER_EPOCH, false).await?;
-                if active == self.config.broker_id
-                    && let Some((data, stat)) = stored
-                    && parse_controller_epoch(&data) == Ok(next)
-                {
-                    self.won(next, stat.version);
-                    return Ok(true);
-                }
-                self.active_id = active;
-                if active == -1 {
-                    self.elect_later();
-                }
-                return Ok(false);
+                me.elect()
             }
-            Err(failure) => return Err(failed(paths::CONTROLLER, failure.error)),
-        }
-        Ok(true)
-    }
-
-    fn won(&mut self, epoch: i32, version: i32) {
-        self.active_id = self.config.broker_id;
-        self.cx = crate::context::Context {
-            epoch,
-            epoch_version: version,
-            ..Default::default()
-        };
-        tracing::info!(epoch, "elected controller");
-    }
-
-    /// Stops acting as controller and forgets all. Writes no znode.
-    pub fn resign(&mut self) {
-        for id in self.cx.live_or_shutting_down() {
-            self.port.act(Action::RemoveBroker { broker_id: id });
-        }
-        self.port.act(Action::CancelTimer {
-            timer: Timer::Rebalance,
+            Some(Err(failure)) if failure.error == ZkError::SessionExpired => {}
+            other => {
+                tracing::error!("the election failed: {other:?}; trying again");
+                me.reelect_later();
+            }
         });
-        self.batch.clear();
-        self.cx = crate::context::Context {
-            epoch: self.cx.epoch,
-            epoch_version: self.cx.epoch_version,
-            ..Default::default()
+    }
+
+    /// A fenced write found another epoch: somebody else is controller, or `/controller_epoch` was written by hand. A
+    /// controller that stayed on could never write again, so it gives the post up and stands again.
+    pub(crate) fn fence_lost(&mut self) {
+        tracing::warn!(
+            "a write was refused because /controller_epoch changed: another controller took over, or the node was edited"
+        );
+        self.resign();
+        self.zk(vec![ZkOp::get(paths::CONTROLLER)], |me, results| {
+            let names_me = match results.first() {
+                Some(Ok(ZkReply::Data { data, .. })) => {
+                    ControllerZnode::parse(data.as_deref().unwrap_or_default())
+                        .is_ok_and(|z| z.broker_id == me.config.broker_id)
+                }
+                _ => false,
+            };
+            if !names_me {
+                return me.elect();
+            }
+            let ops = vec![ZkOp::Delete {
+                path: paths::CONTROLLER.into(),
+                version: ANY_VERSION,
+            }];
+            me.zk(ops, |me, _| me.reelect_later());
+        });
+    }
+
+    /// The take-over failed: others may try. Deletes `/controller`, fenced, and stands again after a pause.
+    pub(crate) fn give_up_office(&mut self, why: &str) {
+        tracing::error!("giving up the controllership: {why}");
+        let step = MultiStep::Delete {
+            path: paths::CONTROLLER.into(),
+            version: ANY_VERSION,
         };
-        tracing::info!(epoch = self.cx.epoch, "resigned as controller");
+        let ops = vec![ZkOp::fenced(self.fence(), step)];
+        self.resign();
+        self.zk(ops, |me, _| me.reelect_later());
     }
 }

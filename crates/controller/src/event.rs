@@ -1,99 +1,99 @@
-//! What a controller is told.
+//! What the controller is told.
 
-use gracchus_kafka_proto::messages::{
-    AllocateProducerIdsRequest, AlterPartitionRequest, ControlledShutdownRequest,
-    LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse,
-};
-use gracchus_registry::ZkResult;
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::messages::AlterPartitionRequest;
+use gracchus_registry::op::ZkResult;
+use gracchus_registry::paths;
 
-use crate::config::ControllerConfig;
-use crate::context::TopicPartition;
+use crate::context::PartitionKey;
 
-/// How a watched znode changed.
+/// Answers an API event; made by the shell.
+pub type ApiToken = u64;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    Created,
-    Deleted,
-    Data,
-    Children,
-}
-
-/// A timer that was asked for with [`crate::Action::SetTimer`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Timer {
-    /// Take part in elections again, after one that failed.
-    Elect,
-    /// Look whether leaders are spread as preferred.
-    Rebalance,
+    /// Try the election again after a failure.
+    Reelect,
 }
 
-/// Which leaders ElectLeaders asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ElectionKind {
-    Preferred,
-    Unclean,
-}
-
-/// An API request that belongs to the controller. A controller that is not active answers NOT_CONTROLLER.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ApiRequest {
-    /// The version says whether topics are named by name (0, 1) or id.
-    AlterPartition {
-        version: i16,
-        request: AlterPartitionRequest,
-    },
-    AllocateProducerIds(AllocateProducerIdsRequest),
-    ControlledShutdown(ControlledShutdownRequest),
-    /// `None`: all partitions.
-    ElectLeaders {
-        kind: ElectionKind,
-        partitions: Option<Vec<TopicPartition>>,
-    },
-    /// A null target cancels.
-    Reassign(Vec<(TopicPartition, Option<Vec<i32>>)>),
-    /// `None`: all that are under way.
-    ListReassignments(Option<Vec<TopicPartition>>),
-}
-
-/// A broker's answer to what the controller sent it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ControlAnswer {
-    LeaderAndIsr(LeaderAndIsrResponse),
-    UpdateMetadata(UpdateMetadataResponse),
-    /// With the partitions that were to be deleted; versions below 3 need them to be told apart.
-    StopReplica {
-        deleted: Vec<TopicPartition>,
-        response: StopReplicaResponse,
-    },
-}
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum Event {
-    /// This broker is registered for the first time: take part in elections.
-    Startup,
-    /// The ZooKeeper session is over. Clears the queue; a new session may be opened once the answer has
-    /// [`crate::Action::Expired`].
-    SessionExpired,
-    /// This broker is registered again in a new session.
+    /// The broker is registered (at start, and again after a lost session): takes part in elections.
     Registered,
-    /// A one-shot watch fired.
-    Watch { path: String, change: Change },
-    /// The results of [`crate::Action::Zk`].
-    ZkResult { token: u64, results: Vec<ZkResult> },
-    /// A broker answered; of an earlier controller epoch it is ignored.
-    Answer {
-        broker_id: i32,
-        controller_epoch: i32,
-        answer: ControlAnswer,
+    /// The session is over. Handled at once, ahead of everything that waits.
+    SessionExpired,
+    /// Results of [`Action::Zk`](crate::Action::Zk), in the order of its operations.
+    ZkResult {
+        token: u64,
+        results: Vec<ZkResult>,
     },
     Timer(Timer),
-    /// An API request; answered with [`crate::Action::Reply`] of the same token.
-    Api { token: u64, request: ApiRequest },
-    /// Configuration changed. Turning unclean election on brings leaderless partitions up.
-    Config(ControllerConfig),
-    /// A topic's configuration changed.
-    TopicConfig { topic: String },
-    /// The broker stops: resign. `/controller` goes with the session.
+
+    // watches
+    ControllerChanged,
+    BrokersChanged,
+    BrokerModified(i32),
+    TopicsChanged,
+    TopicModified(String),
+    DeletionsRequested,
+    IsrNotices,
+    LogDirNotices,
+    PreferredElectionRequested,
+    ReassignmentRequested,
+
+    // brokers' answers
+    StopReplicaAnswered {
+        broker_id: i32,
+        partitions: Vec<(PartitionKey, ErrorCode)>,
+    },
+    LeaderAndIsrAnswered {
+        broker_id: i32,
+        partitions: Vec<(PartitionKey, ErrorCode)>,
+    },
+
+    // requests of brokers and clients
+    AlterPartition {
+        token: ApiToken,
+        request: AlterPartitionRequest,
+        version: i16,
+    },
+    AllocateProducerIds {
+        token: ApiToken,
+        broker_id: i32,
+        broker_epoch: i64,
+    },
+    ControlledShutdown {
+        token: ApiToken,
+        broker_id: i32,
+        broker_epoch: i64,
+    },
+    /// `unclean.leader.election.enable` was turned on for a topic, or (`None`) for all.
+    UncleanElectionEnabled {
+        topic: Option<String>,
+    },
+    /// Resigns and stops for good.
     Stop,
+}
+
+impl Event {
+    /// The event of a one-shot watch on `path`, if the controller watches it.
+    pub fn of_watch(path: &str) -> Option<Event> {
+        Some(match path {
+            paths::CONTROLLER => Event::ControllerChanged,
+            paths::BROKER_IDS => Event::BrokersChanged,
+            paths::TOPICS => Event::TopicsChanged,
+            paths::DELETE_TOPICS => Event::DeletionsRequested,
+            paths::ISR_CHANGE_NOTIFICATION => Event::IsrNotices,
+            paths::LOG_DIR_EVENT_NOTIFICATION => Event::LogDirNotices,
+            paths::PREFERRED_REPLICA_ELECTION => Event::PreferredElectionRequested,
+            paths::REASSIGN_PARTITIONS => Event::ReassignmentRequested,
+            _ => {
+                if let Some(id) = paths::broker_id_of(path) {
+                    Event::BrokerModified(id)
+                } else {
+                    Event::TopicModified(paths::topic_of(path)?.to_owned())
+                }
+            }
+        })
+    }
 }

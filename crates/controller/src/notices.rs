@@ -1,85 +1,201 @@
-//! ISR changes of leaders older than AlterPartition (below inter.broker.protocol.version 2.7-IV2), and failed log
-//! directories.
+//! Notices that brokers and old tools leave in ZooKeeper: ISR changes, failed log directories, preferred elections.
 
-use gracchus_registry::json::{IsrChange, LogDirEvent};
+use std::collections::BTreeSet;
+
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_registry::json::{IsrChange, LogDirEvent, PreferredElection};
+use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkError, ZkOp, ZkReply, ZkResult};
 use gracchus_registry::paths;
 
-use crate::context::{ReplicaStage, TopicPartition};
-use crate::core::{Core, Failure};
+use crate::context::PartitionKey;
+use crate::machine::Controller;
+use crate::partitions::Strategy;
+use crate::takeover::{children, leader_isr};
 
-impl Core {
-    /// Leaders wrote states themselves: reread them, tell everybody.
-    pub async fn isr_notices(&mut self) -> Result<(), Failure> {
-        let (nodes, read) = self.read_notices(paths::ISR_CHANGE_NOTIFICATION).await?;
-        let mut partitions: Vec<TopicPartition> = Vec::new();
-        for (node, data) in nodes.iter().zip(read) {
-            match data.as_deref().map(IsrChange::parse) {
-                Some(Ok(change)) => partitions.extend(
-                    change
-                        .partitions
-                        .into_iter()
-                        .map(|tp| TopicPartition::new(tp.topic, tp.partition)),
-                ),
-                Some(Err(error)) => tracing::error!("{node} cannot be read: {error}; deleted"),
-                None => {}
-            }
-        }
-        partitions.sort_unstable();
-        partitions.dedup();
-        partitions.retain(|tp| self.cx.partition(tp).is_some());
-        if !partitions.is_empty() {
-            self.load_states(&partitions).await?;
-            let live = self.cx.live_or_shutting_down();
-            self.update_metadata(&live, &partitions);
-            self.complete_reassignments(&partitions).await?;
-        }
-        self.delete_fenced(nodes).await
+fn data(result: &ZkResult) -> Option<&[u8]> {
+    match result {
+        Ok(ZkReply::Data { data, .. }) => data.as_deref(),
+        _ => None,
     }
+}
 
-    /// A broker lost a log directory: asking for all its replicas tells which ones.
-    pub async fn log_dir_notices(&mut self) -> Result<(), Failure> {
-        let (nodes, read) = self.read_notices(paths::LOG_DIR_EVENT_NOTIFICATION).await?;
-        let mut brokers: Vec<i32> = Vec::new();
-        for (node, data) in nodes.iter().zip(read) {
-            match data.as_deref().map(LogDirEvent::parse) {
-                Some(Ok(event)) => brokers.push(event.broker_id),
-                Some(Err(error)) => tracing::error!("{node} cannot be read: {error}; deleted"),
-                None => {}
-            }
-        }
-        brokers.sort_unstable();
-        brokers.dedup();
-        brokers.retain(|id| self.cx.brokers.contains_key(id));
-        let replicas: Vec<_> = self
-            .cx
-            .replicas_on(&brokers)
-            .into_iter()
-            .filter(|r| {
-                matches!(
-                    self.cx.replica_stage(r),
-                    ReplicaStage::New | ReplicaStage::Online | ReplicaStage::Offline
-                )
-            })
-            .collect();
-        self.move_replicas(&replicas, ReplicaStage::Online).await?;
-        self.delete_fenced(nodes).await
-    }
-
-    #[allow(clippy::type_complexity)]
-    async fn read_notices(
+impl Controller {
+    /// Lists, reads and, after `handle`, deletes the notices below a node.
+    fn notices(
         &mut self,
-        parent: &str,
-    ) -> Result<(Vec<String>, Vec<Option<bytes::Bytes>>), Failure> {
-        let nodes: Vec<String> = self
-            .children(parent, true)
-            .await?
-            .iter()
-            .map(|child| format!("{parent}/{child}"))
+        parent: &'static str,
+        path_of: fn(&str) -> String,
+        handle: impl FnOnce(&mut Controller, Vec<ZkResult>) + Send + 'static,
+    ) {
+        self.zk(
+            vec![ZkOp::children_and_watch(parent)],
+            move |me, results| {
+                let notices: Vec<String> = children(results.first())
+                    .iter()
+                    .map(|n| path_of(n))
+                    .collect();
+                let reads = notices.iter().map(|path| ZkOp::get(path.clone())).collect();
+                me.zk(reads, move |me, results| {
+                    let fence = me.fence();
+                    let deletes = notices
+                        .into_iter()
+                        .map(|path| {
+                            ZkOp::fenced(
+                                fence,
+                                MultiStep::Delete {
+                                    path,
+                                    version: ANY_VERSION,
+                                },
+                            )
+                        })
+                        .collect();
+                    me.zk_fenced(deletes, move |me, _| handle(me, results));
+                });
+            },
+        );
+    }
+
+    /// Leaders below inter.broker.protocol.version 2.7 wrote their state nodes themselves.
+    pub(crate) fn isr_notices(&mut self) {
+        self.notices(
+            paths::ISR_CHANGE_NOTIFICATION,
+            paths::isr_change,
+            |me, results| {
+                let named: BTreeSet<PartitionKey> = results
+                    .iter()
+                    .filter_map(data)
+                    .filter_map(|d| IsrChange::parse(d).ok())
+                    .flat_map(|c| c.partitions)
+                    .map(|p| PartitionKey::new(&p.topic, p.partition))
+                    .filter(|key| me.cx.partition(key).is_some())
+                    .collect();
+                let named: Vec<PartitionKey> = named.into_iter().collect();
+                let reads = named
+                    .iter()
+                    .map(|k| ZkOp::get(paths::partition_state(&k.topic, k.partition)))
+                    .collect();
+                me.zk(reads, move |me, results| {
+                    for (key, result) in named.iter().zip(&results) {
+                        if let (Some(found), Some(partition)) =
+                            (leader_isr(key, result), me.cx.partition_mut(key))
+                        {
+                            partition.leader_isr = Some(found);
+                            me.batch_metadata(key);
+                        }
+                    }
+                    me.flush();
+                });
+            },
+        );
+    }
+
+    /// A directory of a broker failed: its answers to LeaderAndIsr tell which replicas are in it.
+    pub(crate) fn log_dir_notices(&mut self) {
+        self.notices(
+            paths::LOG_DIR_EVENT_NOTIFICATION,
+            paths::log_dir_event,
+            |me, results| {
+                let brokers: BTreeSet<i32> = results
+                    .iter()
+                    .filter_map(data)
+                    .filter_map(|d| LogDirEvent::parse(d).ok())
+                    .map(|e| e.broker_id)
+                    .collect();
+                for broker in brokers {
+                    tracing::warn!(
+                        "a log directory of broker {broker} failed; asking which replicas it held"
+                    );
+                    me.batch_replicas_of(broker);
+                }
+                me.flush();
+            },
+        );
+    }
+
+    pub(crate) fn leader_and_isr_answered(
+        &mut self,
+        broker_id: i32,
+        partitions: Vec<(PartitionKey, ErrorCode)>,
+    ) {
+        let failed: Vec<PartitionKey> = partitions
+            .into_iter()
+            .filter(|(_, e)| *e == ErrorCode::KafkaStorageError)
+            .map(|(key, _)| key)
+            .filter(|key| self.cx.offline_dirs.insert((broker_id, key.clone())))
             .collect();
-        let read = self.read_all(&nodes, false).await?;
-        Ok((
-            nodes,
-            read.into_iter().map(|found| found.map(|(d, _)| d)).collect(),
-        ))
+        if failed.is_empty() {
+            return;
+        }
+        let led: Vec<PartitionKey> = failed
+            .iter()
+            .filter(|k| {
+                self.cx
+                    .partition(k)
+                    .and_then(|p| p.leader_isr.as_ref())
+                    .is_some_and(|l| l.state.leader == broker_id)
+            })
+            .cloned()
+            .collect();
+        let cuts = failed.into_iter().map(|key| (key, broker_id)).collect();
+        self.elect_leaders(
+            led,
+            Strategy::Offline,
+            0,
+            Box::new(move |me| me.cut_replicas(cuts, Controller::flush)),
+        );
+    }
+
+    /// `/admin/preferred_replica_election`: every partition named gets its first replica as leader if possible; the node
+    /// goes whatever came of it.
+    pub(crate) fn preferred_election_requested(&mut self) {
+        let ops = vec![
+            ZkOp::exists_and_watch(paths::PREFERRED_REPLICA_ELECTION),
+            ZkOp::get(paths::PREFERRED_REPLICA_ELECTION),
+        ];
+        self.zk(ops, |me, results| {
+            let Some(Ok(ZkReply::Data { data, .. })) = results.get(1) else {
+                return;
+            };
+            let named =
+                PreferredElection::parse(data.as_deref().unwrap_or_default()).unwrap_or_default();
+            let keys = named
+                .partitions
+                .iter()
+                .map(|p| PartitionKey::new(&p.topic, p.partition))
+                .filter(|key| {
+                    me.cx.partition(key).is_some_and(|p| {
+                        p.leader_isr
+                            .as_ref()
+                            .is_some_and(|l| Some(&l.state.leader) != p.replicas.first())
+                    })
+                })
+                .collect();
+            let then = |me: &mut Controller| {
+                me.flush();
+                let step = MultiStep::Delete {
+                    path: paths::PREFERRED_REPLICA_ELECTION.into(),
+                    version: ANY_VERSION,
+                };
+                let ops = vec![
+                    ZkOp::fenced(me.fence(), step),
+                    ZkOp::exists_and_watch(paths::PREFERRED_REPLICA_ELECTION),
+                ];
+                me.zk_fenced(ops, |_, _| {});
+            };
+            me.elect_leaders(keys, Strategy::Preferred, 0, Box::new(then));
+        });
+    }
+
+    /// `/admin/reassign_partitions` is watched and named, but not acted on yet.
+    pub(crate) fn reassignment_requested(&mut self) {
+        let ops = vec![ZkOp::exists_and_watch(paths::REASSIGN_PARTITIONS)];
+        self.zk(ops, |_, results| match results.first() {
+            Some(Ok(_)) => tracing::warn!(
+                "{} was written, but this controller does not reassign partitions; the node is left for one that does",
+                paths::REASSIGN_PARTITIONS
+            ),
+            Some(Err(failure)) if failure.error != ZkError::NoNode => {}
+            _ => {}
+        });
     }
 }

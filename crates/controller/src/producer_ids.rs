@@ -1,78 +1,58 @@
-//! AllocateProducerIds (KIP-730): blocks of producer ids, given out by the controller.
+//! Blocks of producer ids, one owner each (AllocateProducerIds, KIP-730).
 
 use gracchus_kafka_proto::ErrorCode;
-use gracchus_kafka_proto::messages::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
 use gracchus_registry::json::ProducerIdBlock;
-use gracchus_registry::json::producer_ids::BLOCK_SIZE;
-use gracchus_registry::op::ZkError;
-use gracchus_registry::{ZkOp, paths};
+use gracchus_registry::op::{ZkError, ZkOp, ZkReply};
+use gracchus_registry::paths;
 
-use crate::core::{Core, Failure, failed};
+use crate::action::ApiResult;
+use crate::event::ApiToken;
+use crate::machine::Controller;
 
-/// Others may write the node (brokers older than this request): how often we try to be first.
-const TRIES: usize = 100;
-
-impl Core {
-    pub async fn allocate_producer_ids(
+impl Controller {
+    pub(crate) fn allocate_producer_ids(
         &mut self,
-        request: AllocateProducerIdsRequest,
-    ) -> Result<AllocateProducerIdsResponse, Failure> {
-        let refused = |error: ErrorCode| {
-            Ok(AllocateProducerIdsResponse {
-                error_code: error.code(),
-                ..Default::default()
-            })
+        token: ApiToken,
+        broker_id: i32,
+        broker_epoch: i64,
+    ) {
+        let refuse =
+            move |me: &mut Self, error| me.reply(token, ApiResult::ProducerIds(Err(error)));
+        let Some(known) = self.cx.brokers.get(&broker_id) else {
+            return refuse(self, ErrorCode::BrokerIdNotRegistered);
         };
-        let Some(broker) = self.cx.brokers.get(&request.broker_id) else {
-            return refused(ErrorCode::BrokerIdNotRegistered);
-        };
-        if broker.epoch != request.broker_epoch {
-            return refused(ErrorCode::StaleBrokerEpoch);
+        if known.epoch != broker_epoch {
+            return refuse(self, ErrorCode::StaleBrokerEpoch);
         }
-        for _ in 0..TRIES {
-            let stored = self.read(paths::PRODUCER_ID_BLOCK, false).await?;
-            let latest = match &stored {
-                Some((data, _)) if !data.is_empty() => match ProducerIdBlock::parse(data) {
-                    Ok(block) => Some(block),
-                    Err(error) => {
-                        tracing::error!(
-                            "{} cannot be read: {error}. Idempotent producers cannot start until it names the last block given out",
-                            paths::PRODUCER_ID_BLOCK
-                        );
-                        return refused(ErrorCode::UnknownServerError);
-                    }
-                },
-                _ => None,
+        self.zk(vec![ZkOp::get(paths::PRODUCER_ID_BLOCK)], move |me, results| {
+            let Some(Ok(ZkReply::Data { data, stat })) = results.first() else {
+                return refuse(me, ErrorCode::UnknownServerError);
             };
-            let Some(block) = ProducerIdBlock::next(latest.as_ref(), request.broker_id) else {
-                tracing::error!("the producer ids of this cluster have run out");
-                return refused(ErrorCode::UnknownServerError);
-            };
-            let data = Some(block.to_bytes());
-            let op = match stored {
-                Some((_, stat)) => ZkOp::SetData {
-                    path: paths::PRODUCER_ID_BLOCK.to_owned(),
-                    data,
-                    version: stat.version,
-                },
-                None => ZkOp::create(paths::PRODUCER_ID_BLOCK, data),
-            };
-            match self.one(op).await {
-                Ok(_) => {
-                    return Ok(AllocateProducerIdsResponse {
-                        producer_id_start: block.first,
-                        producer_id_len: i32::try_from(BLOCK_SIZE).unwrap_or(0),
-                        ..Default::default()
-                    });
+            let latest = match data.as_deref().filter(|d| !d.is_empty()).map(ProducerIdBlock::parse).transpose() {
+                Ok(latest) => latest,
+                Err(error) => {
+                    tracing::error!("{} can't be read ({error}): no producer ids can be given out until it is repaired", paths::PRODUCER_ID_BLOCK);
+                    return refuse(me, ErrorCode::UnknownServerError);
                 }
-                Err(failure)
-                    if matches!(
-                        failure.error,
-                        ZkError::BadVersion | ZkError::NodeExists | ZkError::NoNode
-                    ) => {}
-                Err(failure) => return Err(failed(paths::PRODUCER_ID_BLOCK, failure.error)),
-            }
-        }
-        refused(ErrorCode::UnknownServerError)
+            };
+            let Some(block) = ProducerIdBlock::next(latest.as_ref(), broker_id) else {
+                tracing::error!("all producer ids are used up");
+                return refuse(me, ErrorCode::UnknownServerError);
+            };
+            let ops = vec![ZkOp::SetData {
+                path: paths::PRODUCER_ID_BLOCK.into(),
+                data: Some(block.to_bytes()),
+                version: stat.version,
+            }];
+            me.zk(ops, move |me, results| match results.first() {
+                Some(Ok(_)) => {
+                    let length = i32::try_from(block.last - block.first + 1).unwrap_or(0);
+                    me.reply(token, ApiResult::ProducerIds(Ok((block.first, length))));
+                }
+                // another broker took it; the version rises with each, so this ends
+                Some(Err(f)) if f.error == ZkError::BadVersion => me.allocate_producer_ids(token, broker_id, broker_epoch),
+                _ => me.reply(token, ApiResult::ProducerIds(Err(ErrorCode::NotController))),
+            });
+        });
     }
 }

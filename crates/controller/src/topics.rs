@@ -1,145 +1,96 @@
-//! Topics and partitions that appear, whoever wrote the znodes.
+//! Topics appear, grow and vanish in ZooKeeper.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use gracchus_registry::json::TopicAssignment;
-use gracchus_registry::op::MultiStep;
-use gracchus_registry::{ANY_VERSION, paths};
+use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkOp, ZkReply};
+use gracchus_registry::paths;
 
-use crate::context::{Partition, PartitionStage, ReplicaStage, TopicPartition};
-use crate::core::{Core, Failure};
-use crate::leader_election::Strategy;
-use crate::load::replicas_of;
+use crate::context::PartitionKey;
+use crate::machine::Controller;
+use crate::takeover::{children, topic_of};
 
-impl Core {
-    /// `/brokers/topics` changed.
-    pub async fn topics_changed(&mut self) -> Result<(), Failure> {
-        let found: BTreeSet<String> = self.children(paths::TOPICS, true).await?.into_iter().collect();
-        let gone: Vec<Arc<str>> = self
-            .cx
-            .topics
-            .keys()
-            .filter(|name| !found.contains(&***name))
-            .cloned()
-            .collect();
-        self.cx.unreadable.retain(|name| found.contains(name));
-        for topic in &gone {
-            if !self.cx.is_deleting(topic) {
-                tracing::warn!(
-                    "{} was removed by somebody else; brokers keep its replicas until they are told otherwise",
-                    paths::topic(topic)
-                );
-            }
-            self.cx.remove_topic(topic);
-        }
-        let new: Vec<String> = found
-            .into_iter()
-            .filter(|name| !self.cx.topics.contains_key(name.as_str()))
-            .collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        let partitions = self.load_topics(&new).await?;
-        tracing::info!(topics = new.len(), partitions = partitions.len(), "new topics");
-        self.create_partitions(&partitions).await
+impl Controller {
+    pub(crate) fn topics_changed(&mut self) {
+        self.zk(
+            vec![ZkOp::children_and_watch(paths::TOPICS)],
+            |me, results| {
+                if results.iter().any(Result::is_err) {
+                    return;
+                }
+                let now: BTreeSet<String> = children(results.first()).into_iter().collect();
+                me.cx.topics.retain(|name, _| now.contains(name));
+                let new: Vec<String> = now
+                    .into_iter()
+                    .filter(|t| !me.cx.topics.contains_key(t))
+                    .collect();
+                let reads = new
+                    .iter()
+                    .map(|t| ZkOp::get_and_watch(paths::topic(t)))
+                    .collect();
+                me.zk(reads, move |me, results| {
+                    me.adopt_topics(&new, &results);
+                    if !new.is_empty() {
+                        tracing::info!("new topics: {}", shown(&new));
+                    }
+                    me.give_missing_topic_ids(|me| me.bring_online(Controller::flush));
+                });
+            },
+        );
     }
 
-    /// A topic's znode was rewritten: new partitions are made, everything else is ignored (reassignment has its own way).
-    pub async fn partitions_changed(&mut self, topic: &str) -> Result<(), Failure> {
-        let path = paths::topic(topic);
-        let Some((data, _)) = self.read(&path, true).await? else {
-            return Ok(());
-        };
-        let Some((name, entry)) = self.cx.topics.get_key_value(topic) else {
-            // it was unreadable before
-            let partitions = self.load_topics(&[topic.to_owned()]).await?;
-            return self.create_partitions(&partitions).await;
-        };
-        let name = name.clone();
-        let assignment = match TopicAssignment::parse(&data) {
-            Ok(assignment) => assignment,
-            Err(error) => {
-                tracing::error!("{path} cannot be read: {error}; going on with what it was before");
-                return Ok(());
+    /// The topic's node was written: new partitions are created; any other change is none of a writer's business.
+    pub(crate) fn topic_modified(&mut self, topic: String) {
+        self.zk(vec![ZkOp::get_and_watch(paths::topic(&topic))], move |me, results| {
+            let Some(Ok(ZkReply::Data { data, .. })) = results.first() else { return };
+            let found = match TopicAssignment::parse(data.as_deref().unwrap_or_default()) {
+                Ok(found) => topic_of(&found),
+                Err(error) => {
+                    tracing::error!("{} can't be read ({error}); what is known of it stays", paths::topic(&topic));
+                    return;
+                }
+            };
+            let deleting = me.cx.is_deleting(&topic);
+            let Some(known) = me.cx.topics.get_mut(&topic) else {
+                // it could not be read before
+                me.cx.topics.insert(topic.clone(), found);
+                return me.give_missing_topic_ids(|me| me.bring_online(Controller::flush));
+            };
+            let added: Vec<i32> = found.partitions.keys().copied().filter(|n| !known.partitions.contains_key(n)).collect();
+            if added.is_empty() {
+                return;
             }
-        };
-        let added: Vec<i32> = assignment
-            .partitions
-            .keys()
-            .copied()
-            .filter(|index| *index >= 0 && !entry.partitions.contains_key(index))
-            .collect();
-        if added.is_empty() {
-            return Ok(());
-        }
-        if self.cx.is_deleting(topic) {
-            tracing::warn!("partitions {added:?} are not added to {topic}, which is being deleted");
-            return self.restore_assignment(&name).await;
-        }
-        let mut partitions = Vec::with_capacity(added.len());
-        if let Some(entry) = self.cx.topics.get_mut(&name) {
-            for index in added {
-                entry
-                    .partitions
-                    .insert(index, Partition::new(replicas_of(&assignment, index)));
-                partitions.push(TopicPartition::new(name.clone(), index));
+            if deleting {
+                tracing::warn!("partitions were added to {topic} while it is being deleted; the addition is taken back");
+                let step = MultiStep::SetData {
+                    path: paths::topic(&topic),
+                    data: Some(known.assignment().to_bytes()),
+                    version: ANY_VERSION,
+                };
+                let ops = vec![ZkOp::fenced(me.fence(), step)];
+                return me.zk_fenced(ops, |_, _| {});
             }
-        }
-        self.create_partitions(&partitions).await
+            for (number, partition) in found.partitions {
+                known.partitions.entry(number).or_insert(partition);
+            }
+            tracing::info!("new partitions of {topic}: {added:?}");
+            let keys: Vec<PartitionKey> = added.iter().map(|n| PartitionKey::new(&topic, *n)).collect();
+            me.create_states(keys, Controller::flush);
+        });
     }
+}
 
-    /// The topic's znode as the cache has it.
-    pub fn assignment_of(&self, topic: &str) -> Option<TopicAssignment> {
-        let entry = self.cx.topics.get(topic)?;
-        let mut assignment = TopicAssignment {
-            topic_id: Some(entry.id).filter(|id| !id.is_zero()),
-            ..Default::default()
-        };
-        for (index, partition) in &entry.partitions {
-            let replicas = &partition.assignment;
-            assignment
-                .partitions
-                .insert(*index, replicas.replicas.clone());
-            if !replicas.adding.is_empty() {
-                assignment
-                    .adding_replicas
-                    .insert(*index, replicas.adding.clone());
-            }
-            if !replicas.removing.is_empty() {
-                assignment
-                    .removing_replicas
-                    .insert(*index, replicas.removing.clone());
-            }
-        }
-        Some(assignment)
+/// A list that does not fill the log.
+pub(crate) fn shown(names: &[String]) -> String {
+    const MOST: usize = 20;
+    let mut text = names
+        .iter()
+        .take(MOST)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if names.len() > MOST {
+        text.push_str(&format!(" and {} more", names.len() - MOST));
     }
-
-    async fn restore_assignment(&mut self, topic: &Arc<str>) -> Result<(), Failure> {
-        let Some(assignment) = self.assignment_of(topic) else {
-            return Ok(());
-        };
-        let step = MultiStep::SetData {
-            path: paths::topic(topic),
-            data: Some(assignment.to_bytes()),
-            version: ANY_VERSION,
-        };
-        for outcome in self.fenced(vec![step]).await? {
-            if let Err(error) = outcome {
-                tracing::error!("{} cannot be set back: {error}", paths::topic(topic));
-            }
-        }
-        Ok(())
-    }
-
-    async fn create_partitions(&mut self, partitions: &[TopicPartition]) -> Result<(), Failure> {
-        let by_offline_rule = Strategy::Offline { unclean: false };
-        self.move_partitions(partitions, PartitionStage::New, by_offline_rule)
-            .await?;
-        let replicas = self.cx.replicas_of(partitions);
-        self.move_replicas(&replicas, ReplicaStage::New).await?;
-        self.move_partitions(partitions, PartitionStage::Online, by_offline_rule)
-            .await?;
-        self.move_replicas(&replicas, ReplicaStage::Online).await
-    }
+    text
 }
