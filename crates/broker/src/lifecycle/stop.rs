@@ -12,7 +12,6 @@ use super::status::Phase;
 use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::config::version::MetadataVersion;
-use crate::net::client::BrokerConnection;
 
 /// Requests in progress get this long to finish.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -80,30 +79,7 @@ async fn controlled_shutdown(broker: &Arc<Broker>) {
 }
 
 async fn ask(broker: &Arc<Broker>) -> Result<usize, String> {
-    let snapshot = broker.metadata.snapshot();
-    let id = snapshot.controller_id.ok_or("no controller is known")?;
-    let controller = snapshot
-        .brokers
-        .get(&id)
-        .ok_or_else(|| format!("controller {id} is not alive"))?;
-    let listener = broker
-        .listeners
-        .control_plane
-        .as_ref()
-        .unwrap_or(&broker.listeners.inter_broker);
-    let endpoint = controller
-        .endpoint(listener)
-        .ok_or_else(|| format!("controller {id} has no listener {listener}"))?;
     let config = broker.config.current();
-    let patience =
-        Duration::from_millis(u64::try_from(config.controller_socket_timeout_ms).unwrap_or(30_000));
-    let port =
-        u16::try_from(endpoint.port).map_err(|_| format!("controller {id} has no valid port"))?;
-    let own = broker.identity.broker_id;
-    let mut connection =
-        BrokerConnection::connect(&endpoint.host, port, &own.to_string(), patience)
-            .await
-            .map_err(|e| format!("controller {id} at {}:{port}: {e}", endpoint.host))?;
     let version = MetadataVersion::parse(&config.inter_broker_protocol_version).map_or(3, |ibp| {
         match (
             ibp.at_least("2.4-IV1"),
@@ -117,16 +93,16 @@ async fn ask(broker: &Arc<Broker>) -> Result<usize, String> {
         }
     });
     let request = ControlledShutdownRequest {
-        broker_id: own,
+        broker_id: broker.identity.broker_id,
         broker_epoch: broker.identity.broker_epoch(),
         ..Default::default()
     };
-    let answer = connection
-        .send(version, &request)
-        .await
-        .map_err(|e| format!("controller {id}: {e}"))?;
+    let answer = broker
+        .controller_link
+        .send(broker, version, &request)
+        .await?;
     match ErrorCode::from_code(answer.error_code) {
         ErrorCode::None => Ok(answer.remaining_partitions.len()),
-        error => Err(format!("controller {id} answered {}", error.name())),
+        error => Err(format!("the controller answered {}", error.name())),
     }
 }
