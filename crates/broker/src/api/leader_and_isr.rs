@@ -13,6 +13,7 @@ use gracchus_log::TopicPartition;
 use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::context::RequestContext;
+use crate::lifecycle::dynamic;
 use crate::replica::ReplicaManager;
 use crate::replica::assignment::Assignment;
 
@@ -22,6 +23,12 @@ pub async fn handle(
     ctx: &RequestContext,
     request: LeaderAndIsrRequest,
 ) -> LeaderAndIsrResponse {
+    let topics = request.topic_states.iter().map(|t| t.topic_name.as_str());
+    let ungrouped = request
+        .ungrouped_partition_states
+        .iter()
+        .map(|p| p.topic_name.as_str());
+    dynamic::learn_topics(broker, topics.chain(ungrouped)).await;
     answer(
         &broker.replicas,
         broker.identity.broker_epoch(),

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use gracchus_groups::request::TopicPartition;
 use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::messages::update_metadata_request::UpdateMetadataPartitionState;
 use gracchus_kafka_proto::messages::{UpdateMetadataRequest, UpdateMetadataResponse};
 
 use super::leader_and_isr::is_stale;
 use crate::broker::Broker;
 use crate::context::RequestContext;
+use crate::lifecycle::dynamic;
 use crate::metadata::update;
 
 /// Answers when the cache shows it.
@@ -36,10 +38,31 @@ pub async fn handle(
         );
         return answer(ErrorCode::StaleControllerEpoch);
     }
+    let leaving =
+        |partition: &UpdateMetadataPartitionState| partition.leader == update::LEADER_DURING_DELETE;
+    let staying = request
+        .topic_states
+        .iter()
+        .filter(|t| !t.partition_states.iter().any(leaving));
+    let ungrouped = request
+        .ungrouped_partition_states
+        .iter()
+        .filter(|p| !leaving(p));
+    let topics = staying
+        .map(|t| t.topic_name.as_str())
+        .chain(ungrouped.map(|p| p.topic_name.as_str()));
+    dynamic::learn_topics(broker, topics).await;
     let mut removed = Vec::new();
     broker
         .metadata
         .update(|snapshot| removed = update::apply(snapshot, &request));
+    let snapshot = broker.metadata.snapshot();
+    for (topic, _) in removed
+        .iter()
+        .filter(|(t, _)| !snapshot.topics.contains_key(t.as_str()))
+    {
+        broker.config.forget_topic(topic);
+    }
     let removed = removed
         .into_iter()
         .map(|(topic, partition)| TopicPartition::new(topic, partition));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use tokio::sync::broadcast;
 
@@ -28,6 +28,8 @@ struct Layers {
     dynamic_default: Props,
     dynamic_broker: Props,
     topics: HashMap<Arc<str>, Arc<Props>>,
+    /// Topics whose overrides have been read, if only to find none.
+    known: HashSet<Arc<str>>,
 }
 
 /// All layers.
@@ -66,6 +68,7 @@ impl ConfigStore {
             dynamic_default: Props::new(),
             dynamic_broker: Props::new(),
             topics: HashMap::new(),
+            known: HashSet::new(),
         };
         Ok(Self {
             layers: RwLock::new(layers),
@@ -146,6 +149,7 @@ impl ConfigStore {
         {
             let mut layers = self.layers.write();
             let mut cache = self.resolved.write();
+            layers.known.insert(name.clone());
             if overrides.is_empty() {
                 layers.topics.remove(topic);
                 cache.remove(topic);
@@ -156,6 +160,19 @@ impl ConfigStore {
         }
         let _ = self.changes.send(Change::Topic(name));
         Ok(())
+    }
+
+    /// True if the topic's overrides have been read since it exists.
+    pub fn knows_topic(&self, topic: &str) -> bool {
+        self.layers.read().known.contains(topic)
+    }
+
+    /// The topic is gone; another of the same name starts without its overrides.
+    pub fn forget_topic(&self, topic: &str) {
+        let mut layers = self.layers.write();
+        layers.known.remove(topic);
+        layers.topics.remove(topic);
+        self.resolved.write().remove(topic);
     }
 
     /// Replaces both dynamic layers of the broker. Nothing changes if a value cannot be read.

@@ -1,6 +1,7 @@
 //! Dynamic configs: all are read at start, then `/config/changes` says what to read again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gracchus_registry::entity::ConfigEntity;
 use gracchus_registry::json::ConfigZnode;
@@ -13,6 +14,9 @@ use crate::config::store::Props;
 
 /// Notices older than this are deleted by whoever sees them.
 const NOTICE_LIFE_MS: i64 = 15 * 60 * 1000;
+
+/// The controller's request waits so long for the configs of its new topics.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 fn props(znode: ConfigZnode) -> Props {
     znode.config.into_iter().collect()
@@ -66,6 +70,40 @@ async fn read_broker(
         );
     }
     Ok(())
+}
+
+/// Reads the overrides of topics that are new to this broker, before their logs are made: a creation leaves no notice.
+pub async fn learn_topics(broker: &Broker, topics: impl Iterator<Item = &str>) {
+    let new: Vec<ConfigEntity> = topics
+        .filter(|topic| !broker.config.knows_topic(topic))
+        .map(|topic| ConfigEntity::Topic(topic.to_owned()))
+        .collect();
+    if new.is_empty() {
+        return;
+    }
+    let read = tokio::time::timeout(PATIENCE, broker.registry.configs(&new)).await;
+    let configs = match read {
+        Ok(Ok(configs)) => configs,
+        Ok(Err(error)) => {
+            tracing::error!(
+                "configs of {} new topics cannot be read ({error}); they have the broker's defaults for now",
+                new.len()
+            );
+            return;
+        }
+        Err(_) => {
+            tracing::error!(
+                "configs of {} new topics could not be read in time; they have the broker's defaults for now",
+                new.len()
+            );
+            return;
+        }
+    };
+    for (entity, znode) in new.into_iter().zip(configs) {
+        if let ConfigEntity::Topic(topic) = entity {
+            set_topic(&broker.config, &topic, props(znode));
+        }
+    }
 }
 
 /// Partitions of a topic, None if it does not exist.

@@ -9,7 +9,7 @@ use gracchus_kafka_proto::messages::describe_configs_response::{
 };
 use gracchus_kafka_proto::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
-use super::{BROKER, TOPIC};
+use super::{BROKER, Resource, TOPIC};
 use crate::broker::Broker;
 use crate::config::alter::Refusal;
 use crate::config::describe::{Entry, Source};
@@ -23,40 +23,40 @@ pub async fn handle(
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
     let synonyms = request.include_synonyms;
-    let results = request
-        .resources
-        .into_iter()
-        .map(|resource| {
-            let (resource_type, resource_name) =
-                (resource.resource_type, resource.resource_name.clone());
-            let result = match entries(broker, &resource) {
-                Ok(entries) => DescribeConfigsResult {
-                    configs: entries
-                        .into_iter()
-                        .map(|e| on_the_wire(e, ctx.api_version, synonyms))
-                        .collect(),
-                    ..Default::default()
-                },
-                Err(Refusal { error, message }) => DescribeConfigsResult {
-                    error_code: error.code(),
-                    error_message: Some(message),
-                    ..Default::default()
-                },
-            };
-            DescribeConfigsResult {
-                resource_type,
-                resource_name,
-                ..result
-            }
-        })
-        .collect();
+    let mut results = Vec::with_capacity(request.resources.len());
+    for resource in request.resources {
+        let (resource_type, resource_name) =
+            (resource.resource_type, resource.resource_name.clone());
+        let result = match entries(broker, &resource).await {
+            Ok(entries) => DescribeConfigsResult {
+                configs: entries
+                    .into_iter()
+                    .map(|e| on_the_wire(e, ctx.api_version, synonyms))
+                    .collect(),
+                ..Default::default()
+            },
+            Err(Refusal { error, message }) => DescribeConfigsResult {
+                error_code: error.code(),
+                error_message: Some(message),
+                ..Default::default()
+            },
+        };
+        results.push(DescribeConfigsResult {
+            resource_type,
+            resource_name,
+            ..result
+        });
+    }
     DescribeConfigsResponse {
         results,
         ..Default::default()
     }
 }
 
-fn entries(broker: &Broker, resource: &DescribeConfigsResource) -> Result<Vec<Entry>, Refusal> {
+async fn entries(
+    broker: &Broker,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<Entry>, Refusal> {
     let name = resource.resource_name.as_str();
     let mut entries = match resource.resource_type {
         TOPIC => {
@@ -72,7 +72,9 @@ fn entries(broker: &Broker, resource: &DescribeConfigsResource) -> Result<Vec<En
                     message: String::new(),
                 });
             }
-            broker.config.describe_topic(name)
+            // as Kafka: what ZooKeeper has, so that a change is seen by whoever asks right after it
+            let stored = Resource::Topic(name.to_owned()).stored(broker).await?;
+            broker.config.describe_overrides(&stored)
         }
         BROKER if name.is_empty() => broker.config.describe_broker_defaults(),
         BROKER => {
