@@ -166,7 +166,7 @@ impl Controller {
         if data.partition_epoch < found.partition_epoch {
             return Verdict::Refuse(ErrorCode::InvalidUpdateVersion);
         }
-        if (recovery == 1 && isr.len() > 1) || (recovery == 1 && old.leader_recovery_state == 0) {
+        if recovery == 1 && (isr.len() > 1 || old.leader_recovery_state == 0) {
             return Verdict::Refuse(ErrorCode::InvalidRequest);
         }
         if isr
