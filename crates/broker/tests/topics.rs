@@ -1,5 +1,4 @@
-//! Topics made, grown and refused over a real coordination server, and producer ids of an old protocol version. The
-//! cluster's state is told to the broker's cache by the test, so no controller has to be elected.
+//! Topics made, grown and refused over a real coordination server, and producer ids of old and new protocol versions.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,7 +15,10 @@ use gracchus_broker::topic_creation::grow::grow;
 use gracchus_kafka_proto::messages::create_partitions_request::CreatePartitionsTopic;
 use gracchus_kafka_proto::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use gracchus_kafka_proto::messages::create_topics_response::CreatableTopicResult;
-use gracchus_kafka_proto::messages::{DeleteTopicsRequest, InitProducerIdRequest};
+use gracchus_kafka_proto::messages::delete_topics_request::DeleteTopicState;
+use gracchus_kafka_proto::messages::{
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, InitProducerIdRequest,
+};
 use gracchus_kafka_proto::{ErrorCode, Request};
 use gracchus_zk_server::{ZkConfig, ZkServer};
 
@@ -234,6 +236,80 @@ async fn producers_get_ids_from_zookeeper_below_3_0() {
         ),
         "{told:?}"
     );
+    running.stop().await;
+    zookeeper.shutdown().await;
+}
+
+/// A topic's life through the socket of the broker that is the controller.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_controller_makes_grows_and_deletes() {
+    let (zk_dir, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (zookeeper, running) = started(zk_dir.path(), dir.path(), "3.9").await;
+    let broker = running.broker.clone();
+    let patience = std::time::Duration::from_secs(60);
+    let elected = broker.metadata.wait_until(patience, |snapshot| {
+        snapshot.controller_id == Some(1) && broker.controller.is_active()
+    });
+    assert!(elected.await, "no controller");
+    let port = broker.listeners.advertised[0].port;
+    let mut client = BrokerConnection::connect("127.0.0.1", port, "test", patience)
+        .await
+        .unwrap();
+
+    let creation = CreateTopicsRequest {
+        topics: vec![topic("t", 3), topic("twice", 1), topic("twice", 1)],
+        timeout_ms: 60_000,
+        validate_only: false,
+        ..Default::default()
+    };
+    let answer = client.send(7, &creation).await.unwrap();
+    assert_eq!(
+        codes(&answer.topics),
+        [
+            ("t", ErrorCode::None),
+            ("twice", ErrorCode::InvalidRequest),
+            ("twice", ErrorCode::InvalidRequest)
+        ]
+    );
+    let id = answer.topics[0].topic_id;
+    assert_eq!(broker.metadata.snapshot().topic_id("t"), id);
+
+    let growth = CreatePartitionsRequest {
+        topics: vec![CreatePartitionsTopic {
+            name: "t".into(),
+            count: 5,
+            assignments: None,
+            ..Default::default()
+        }],
+        timeout_ms: 60_000,
+        ..Default::default()
+    };
+    let answer = client.send(3, &growth).await.unwrap();
+    assert_eq!(answer.results[0].error_code, 0);
+    assert!(broker.metadata.snapshot().partition("t", 4).is_some());
+
+    let deletion = DeleteTopicsRequest {
+        topics: vec![DeleteTopicState {
+            name: None,
+            topic_id: id,
+            ..Default::default()
+        }],
+        timeout_ms: 60_000,
+        ..Default::default()
+    };
+    let answer = client.send(6, &deletion).await.unwrap();
+    let gone = &answer.responses[0];
+    assert_eq!((gone.name.as_deref(), gone.error_code), (Some("t"), 0));
+    assert!(broker.metadata.snapshot().partition("t", 0).is_none());
+
+    let producer = InitProducerIdRequest {
+        transactional_id: None,
+        ..Default::default()
+    };
+    for expected in 0..3 {
+        let answer = client.send(5, &producer).await.unwrap();
+        assert_eq!((answer.error_code, answer.producer_id), (0, expected));
+    }
     running.stop().await;
     zookeeper.shutdown().await;
 }
