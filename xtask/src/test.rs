@@ -35,7 +35,7 @@ const PARTS: [Part; 3] = [Part::Lint, Part::Unit, Part::Interop];
 
 /// Runs the parts in order; fails at the end if any failed, or, in CI, if any could not be run.
 pub fn all_parts(options: &Options) -> Result<()> {
-    let in_ci = std::env::var_os("CI").is_some_and(|value| value != "" && value != "false");
+    let in_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
     let mut failed = Vec::new();
     let mut skipped = Vec::new();
     for part in PARTS {
