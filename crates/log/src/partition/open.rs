@@ -233,7 +233,9 @@ impl PartitionLog {
             if epochs_changed {
                 LogError::unless_full(self.epochs.write(&dir))?;
             }
-            if !options.clean {
+            // An empty state of a log's only segment is read from it again as quickly as from a file.
+            let trivial = producers.is_empty() && self.segments.len() == 1;
+            if !options.clean && !trivial {
                 LogError::unless_full(producers.take_snapshot(&dir))?;
                 for offset in producers.snapshots() {
                     self.producers.add_snapshot(*offset);

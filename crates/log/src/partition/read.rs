@@ -221,8 +221,33 @@ impl PartitionLog {
         let Some((timestamp, at)) = best else {
             return Ok(None);
         };
+        let found = match self.segments.get_mut(at) {
+            Some(segment) => segment.find_by_timestamp(timestamp, segment.base_offset())?,
+            None => None,
+        };
+        if found.is_some_and(|f| f.offset < self.log_start) {
+            return self.find_max_timestamp_above_start();
+        }
+        Ok(found)
+    }
+
+    /// The record found lies below the log start (Kafka gives it all the same): look at the batches above.
+    fn find_max_timestamp_above_start(&mut self) -> Result<Option<TimestampOffset>, LogError> {
+        let log_start = self.log_start;
+        let first = self.segments.floor(log_start).unwrap_or(0);
+        let mut best: Option<(i64, usize)> = None;
+        for (at, segment) in self.segments.iter_mut().enumerate().skip(first) {
+            segment.for_each_header_from(log_start, |spot| {
+                if spot.max_timestamp >= 0 && best.is_none_or(|(t, _)| spot.max_timestamp > t) {
+                    best = Some((spot.max_timestamp, at));
+                }
+            })?;
+        }
+        let Some((timestamp, at)) = best else {
+            return Ok(None);
+        };
         match self.segments.get_mut(at) {
-            Some(segment) => segment.find_by_timestamp(timestamp, segment.base_offset()),
+            Some(segment) => segment.find_by_timestamp(timestamp, log_start),
             None => Ok(None),
         }
     }

@@ -206,6 +206,23 @@ impl Segment {
         Ok(())
     }
 
+    /// Calls `each` for the header of every batch that ends at or after `offset`.
+    pub fn for_each_header_from(
+        &mut self,
+        offset: i64,
+        mut each: impl FnMut(&BatchSpot),
+    ) -> Result<(), LogError> {
+        let Some(spot) = self.find(offset)? else {
+            return Ok(());
+        };
+        let (file, path) = (self.file()?, self.path(FileKind::Log));
+        let mut scan = HeaderScan::new(&file, &path, spot.position.into(), self.size);
+        while let Some(spot) = scan.advance()? {
+            each(&spot);
+        }
+        Ok(())
+    }
+
     /// Aborted transactions whose marker is here.
     pub fn aborted(&self) -> Result<Vec<AbortedEntry>, LogError> {
         if !self.has_aborts {
