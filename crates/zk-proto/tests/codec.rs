@@ -1,5 +1,7 @@
 //! Every record survives encoding and decoding; arbitrary bytes are refused, never a panic.
 
+#![allow(clippy::unwrap_used)]
+
 use bytes::{Bytes, BytesMut};
 use gracchus_zk_proto::data::{Acl, Stat};
 use gracchus_zk_proto::jute::{Jute, JuteError, Reader};

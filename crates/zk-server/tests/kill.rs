@@ -42,8 +42,8 @@ fn client(address: SocketAddr) -> Client {
 
 #[test]
 fn acknowledged_writes_survive() {
-    // More rounds with GRACCHUS_LONG=1.
-    let rounds = if std::env::var_os("GRACCHUS_LONG").is_some() {
+    // More rounds with GRACCHUS_TEST_LONG=1.
+    let rounds = if std::env::var_os("GRACCHUS_TEST_LONG").is_some() {
         40
     } else {
         6
