@@ -347,6 +347,91 @@ async fn an_unknown_version_of_api_versions_is_answered() {
     zk.shutdown().await;
 }
 
+/// A creation leaves no notice in `/config/changes`, and a deletion must not leave its configs to the next topic.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_has_its_own_configs_from_its_creation_to_its_deletion() {
+    use gracchus_kafka_proto::messages as m;
+    let (zk_dir, a) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let zk = zookeeper(zk_dir.path()).await;
+    let running = Start::new(&zk, a.path())
+        .with("broker.id", 1)
+        .run()
+        .await
+        .unwrap();
+    running.ready().await;
+    let patience = std::time::Duration::from_secs(30);
+    let mut client = BrokerConnection::connect("127.0.0.1", port(&running), "admin", patience)
+        .await
+        .unwrap();
+    let create = |configs: Vec<(&str, &str)>| m::CreateTopicsRequest {
+        topics: vec![m::create_topics_request::CreatableTopic {
+            name: "t".into(),
+            num_partitions: 1,
+            replication_factor: 1,
+            configs: configs
+                .into_iter()
+                .map(
+                    |(name, value)| m::create_topics_request::CreatableTopicConfig {
+                        name: name.into(),
+                        value: Some(value.into()),
+                        ..Default::default()
+                    },
+                )
+                .collect(),
+            ..Default::default()
+        }],
+        timeout_ms: 20_000,
+        ..Default::default()
+    };
+    let alter = m::IncrementalAlterConfigsRequest {
+        resources: vec![m::incremental_alter_configs_request::AlterConfigsResource {
+            resource_type: 2,
+            resource_name: "t".into(),
+            configs: vec![m::incremental_alter_configs_request::AlterableConfig {
+                name: "segment.bytes".into(),
+                value: Some("2000000".into()),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let delete = m::DeleteTopicsRequest {
+        topics: vec![m::delete_topics_request::DeleteTopicState {
+            name: Some("t".into()),
+            ..Default::default()
+        }],
+        timeout_ms: 20_000,
+        ..Default::default()
+    };
+    let mut changes = running.broker.config.changes();
+    let config = || running.broker.config.topic("t");
+    let created = client
+        .send(7, &create(vec![("retention.ms", "12345")]))
+        .await
+        .unwrap();
+    assert_eq!(created.topics[0].error_code, 0);
+    assert_eq!(config().retention_ms, 12345);
+    assert_eq!(
+        client.send(1, &alter).await.unwrap().responses[0].error_code,
+        0
+    );
+    while config().segment_bytes != 2_000_000 {
+        changes.recv().await.unwrap();
+    }
+    assert_eq!(config().retention_ms, 12345, "the other override stays");
+    assert_eq!(
+        client.send(6, &delete).await.unwrap().responses[0].error_code,
+        0
+    );
+    // the name is free when the controller has removed the topic's node
+    while client.send(7, &create(vec![])).await.unwrap().topics[0].error_code != 0 {}
+    assert_eq!(config().retention_ms, 604_800_000);
+    assert_eq!(config().segment_bytes, 1 << 30);
+    running.stop().await;
+    zk.shutdown().await;
+}
+
 mod mutated {
     use super::*;
     use proptest::prelude::*;
