@@ -1,0 +1,162 @@
+"""What goes wrong at a start, and what an operator is told: one paragraph, exit code 1, nothing changed on disk."""
+
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from servers import BINARY, Process, free_port, listens, wait_for
+
+
+def listing(directory):
+    return {str(p.relative_to(directory)): (p.is_dir(), 0 if p.is_dir() else p.stat().st_size)
+            for p in sorted(directory.rglob("*"))}
+
+
+def start_args(data, kafka=None, zookeeper=None, console=None, *more):
+    return [BINARY, "start", "--data", str(data), "--kafka-port", str(kafka or free_port()),
+            "--zookeeper-port", str(zookeeper or free_port()), "--console-port", str(console or free_port()), *more]
+
+
+def refused(args):
+    """Runs a start that must fail; returns its paragraph."""
+    done = subprocess.run([str(a) for a in args], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stdout + done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("gracchus: ") and "panicked" not in done.stderr, done.stderr
+    assert "is ready" not in done.stdout
+    return last
+
+
+def properties(tmp_path, cluster, name="server.properties", **keys):
+    """A server.properties for a broker of its own on the cluster's coordination server."""
+    port = free_port()
+    file = tmp_path / name
+    values = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "zookeeper.connect": cluster.zookeeper,
+              "log.dirs": str(tmp_path / "logs"), **{k.replace("_", "."): v for k, v in keys.items()}}
+    file.write_text("".join(f"{k}={v}\n" for k, v in values.items()))
+    return file, port
+
+
+def test_a_data_directory_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("not a directory")
+    before = listing(tmp_path)
+    said = refused(start_args(tmp_path / "file" / "data"))
+    assert str(tmp_path / "file") in said
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("which", ["kafka", "zookeeper"])
+def test_a_port_in_use(tmp_path, which):
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", free_port()))
+        taken.listen()
+        port = taken.getsockname()[1]
+        data = tmp_path / "data"
+        said = refused(start_args(data, **{which: port}))
+        assert str(port) in said and "use" in said
+        assert not data.exists() or not [p for p in data.rglob("*") if p.is_file()], listing(tmp_path)
+
+
+def test_a_second_process_on_the_same_data(own_cluster):
+    server = own_cluster().start()
+    data = server.directory / "data"
+    before = listing(data)
+    said = refused(start_args(data))
+    assert str(data) in said and re.search("another process|in use", said), said
+    assert listing(data) == before
+    assert AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=60).brokers
+
+
+def test_meta_properties_of_another_cluster(cluster, tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "meta.properties").write_text("#\nbroker.id=7\nversion=0\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
+    file, _ = properties(tmp_path, cluster)
+    before = listing(logs)
+    said = refused([BINARY, "broker", file])
+    mine = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=60).cluster_id
+    assert "AAAAAAAAAAAAAAAAAAAAAA" in said and mine in said and str(logs) in said
+    assert {k: v for k, v in listing(logs).items() if k != ".lock"} == before
+
+
+def test_another_broker_id_than_the_stored_one(cluster, tmp_path):
+    mine = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=60).cluster_id
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "meta.properties").write_text(f"#\nbroker.id=7\nversion=0\ncluster.id={mine}\n")
+    file, _ = properties(tmp_path, cluster, broker_id=8)
+    before = listing(logs)
+    said = refused([BINARY, "broker", file])
+    assert "broker.id=8" in said and "broker.id=7" in said and str(logs) in said
+    assert {k: v for k, v in listing(logs).items() if k != ".lock"} == before
+
+
+def test_the_id_of_a_broker_that_is_alive(cluster, tmp_path):
+    file, _ = properties(tmp_path, cluster, broker_id=0)
+    said = refused([BINARY, "broker", file])
+    assert "broker 0 is alive" in said and str(cluster.kafka_port) in said
+
+
+def test_an_unusable_key_is_named(cluster, tmp_path):
+    file, _ = properties(tmp_path, cluster, num_io_threads="many")
+    said = refused([BINARY, "broker", file])
+    assert "num.io.threads" in said and "many" in said
+
+
+def test_a_restart_at_once_after_kill_9(own_cluster):
+    """The registration of the killed process still stands: the session it left is ended, not waited for."""
+    server = own_cluster({"zookeeper.session.timeout.ms": "18000"}).start()
+    server.kill()
+    server.start()
+    wait_for(lambda: "is ready" in server.log_text().split("coordination server on")[-1], "the broker")
+    assert "that an earlier process of this broker left" in server.log_text()
+    assert AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=60).brokers
+
+
+def test_sigterm_while_starting(tmp_path):
+    """A broker that waits for its ZooKeeper stops cleanly."""
+    file = tmp_path / "server.properties"
+    file.write_text(f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{free_port()}\n"
+                    f"zookeeper.connect=127.0.0.1:{free_port()}\nlog.dirs={tmp_path}/logs\n")
+    p = Process([BINARY, "broker", str(file)], tmp_path / "log")
+    wait_for(lambda: "waiting for ZooKeeper" in p.text() or "listener PLAINTEXT" in p.text(), "its first lines")
+    assert p.stop(signal.SIGTERM) == 0
+    assert "stopped while starting" in p.text() and "panicked" not in p.text()
+
+
+def test_a_broker_waits_for_its_zookeeper(tmp_path):
+    zookeeper = free_port()
+    port = free_port()
+    file = tmp_path / "server.properties"
+    file.write_text(f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper}\n"
+                    f"log.dirs={tmp_path}/logs\nadvertised.listeners=PLAINTEXT://localhost:{port}\n")
+    zoo = tmp_path / "zoo.cfg"
+    zoo.write_text(f"dataDir={tmp_path}/zookeeper\nclientPort={zookeeper}\nclientPortAddress=127.0.0.1\n")
+    processes = [Process([BINARY, "broker", str(file)], tmp_path / "broker.log")]
+    broker = processes[0]
+    try:
+        wait_for(lambda: f"127.0.0.1:{zookeeper}" in broker.text(), "the line about the ZooKeeper it waits for")
+        assert broker.alive()
+        processes.append(Process([BINARY, "zookeeper", str(zoo)], tmp_path / "zookeeper.log"))
+        wait_for(lambda: "broker 1 is ready" in broker.text(), "the broker")
+        assert f"clients that come in here will be told localhost:{port}" in broker.text()
+        assert AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=60).brokers
+    finally:
+        codes = [p.stop() for p in processes]
+    assert codes == [0, 0]
+
+
+def test_a_taken_console_port_is_a_warning(own_cluster):
+    server = own_cluster()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", server.console_port))
+        taken.listen()
+        server.start()
+        assert re.search(rf"WARN.*\b{server.console_port}\b", server.log_text())
+        assert listens(server.kafka_port)
+        assert server.stop() == 0
