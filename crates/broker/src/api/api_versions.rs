@@ -114,6 +114,7 @@ mod tests {
                 )
             })
             .collect();
+        let mut missing: Vec<i64> = kafka.iter().map(|(key, _, _)| *key).collect();
         for key in table() {
             let ours = (
                 i64::from(key.api_key),
@@ -124,6 +125,15 @@ mod tests {
                 kafka.contains(&ours),
                 "{ours:?} is not as Kafka advertises it"
             );
+            missing.retain(|key| *key != ours.0);
         }
+        assert_eq!(missing, NOT_SERVED_YET);
     }
+
+    /// SASL, transactions, ACLs, moves between directories, tokens, elections and reassignments by request, quotas, SCRAM
+    /// credentials, features, transactions listed. The README's table names them.
+    const NOT_SERVED_YET: &[i64] = &[
+        17, 24, 25, 26, 27, 28, 29, 30, 31, 34, 36, 38, 39, 40, 41, 43, 45, 46, 48, 49, 50, 51, 57,
+        65, 66,
+    ];
 }
