@@ -10,7 +10,9 @@ pub fn start() {
     let logger = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(std::io::stderr().is_terminal())
+        // a log line that cannot be written (its file is on the full disk) is lost; telling so on the same stream would panic
+        .log_internal_errors(false);
     // a second start (tests) keeps the first
     let _ = logger.try_init();
 }

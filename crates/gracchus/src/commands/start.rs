@@ -1,5 +1,6 @@
 //! `gracchus start`: coordination server, broker and console in one process.
 
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -70,7 +71,8 @@ pub async fn run(args: StartArgs) -> ExitCode {
     figures.set(&running.broker);
     let announce = async {
         running.ready().await;
-        println!("{}", ready_lines(&args, console_at));
+        // where standard output cannot be written, the server runs all the same
+        let _ = writeln!(std::io::stdout(), "{}", ready_lines(&args, console_at));
         std::future::pending::<()>().await;
     };
     tokio::select! {
