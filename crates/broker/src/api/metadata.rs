@@ -32,6 +32,14 @@ pub async fn handle(
     let rules = Rules::of(version);
     let listener = ctx.listener_name();
     let mut snapshot = broker.metadata.snapshot();
+    if snapshot.controller_id.is_none() {
+        // just started: an answer without brokers and controller would send the client away for a whole retry
+        broker
+            .metadata
+            .wait_until(WAIT_FOR_LEADERS, |s| s.controller_id.is_some())
+            .await;
+        snapshot = broker.metadata.snapshot();
+    }
     let all = match &request.topics {
         None => true,
         Some(topics) => version == 0 && topics.is_empty(),
