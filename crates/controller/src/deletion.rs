@@ -45,25 +45,34 @@ impl Controller {
             };
             tracing::warn!("requests to delete {} are dropped: {why}", shown(&void));
         }
-        let fence = self.fence();
-        let ops = void
-            .iter()
-            .map(|t| {
-                ZkOp::fenced(
-                    fence,
-                    MultiStep::Delete {
-                        path: paths::delete_topic(t),
-                        version: ANY_VERSION,
-                    },
-                )
-            })
-            .collect();
         for topic in &void {
             self.cx.deletions.remove(topic);
         }
-        self.zk_fenced(ops, |me, _| {
-            me.start_deletions();
-            me.finish_deletions(then);
+        let enabled = self.config.delete_topic_enable;
+        let reads = void.iter().map(|t| ZkOp::get(paths::topic(t))).collect();
+        self.zk(reads, move |me, results| {
+            let fence = me.fence();
+            let delete = |path: String| {
+                ZkOp::fenced(
+                    fence,
+                    MultiStep::Delete {
+                        path,
+                        version: ANY_VERSION,
+                    },
+                )
+            };
+            let mut ops = Vec::new();
+            for (topic, result) in void.iter().zip(&results) {
+                // a controller that died between the topic's node and the request left the configuration behind
+                if enabled && matches!(result, Err(f) if f.error == ZkError::NoNode) {
+                    ops.push(delete(paths::topic_config(topic)));
+                }
+                ops.push(delete(paths::delete_topic(topic)));
+            }
+            me.zk_fenced(ops, |me, _| {
+                me.start_deletions();
+                me.finish_deletions(then);
+            });
         });
     }
 

@@ -19,7 +19,16 @@ impl Controller {
             let [_, controller, epoch] = results.as_slice() else { return me.reelect_later() };
             match controller {
                 Ok(ZkReply::Data { data, .. }) => match ControllerZnode::parse(data.as_deref().unwrap_or_default()) {
-                    Ok(holder) => me.somebody_holds(holder.broker_id),
+                    Ok(holder) => {
+                        // the multi is sent again after a lost connection and then finds what it wrote itself
+                        if let (Some(ran_for), Ok(ZkReply::Data { data, stat })) = (me.ran_for, epoch)
+                            && holder.broker_id == me.config.broker_id
+                            && parse_controller_epoch(data.as_deref().unwrap_or_default()).is_ok_and(|e| e == ran_for)
+                        {
+                            return me.elected(Term { epoch: ran_for, fence_version: stat.version });
+                        }
+                        me.somebody_holds(holder.broker_id);
+                    }
                     Err(error) => {
                         tracing::error!("/controller can't be read ({error}); nobody is controller until it is deleted");
                         me.resign();
@@ -52,6 +61,7 @@ impl Controller {
     }
 
     fn somebody_holds(&mut self, broker_id: i32) {
+        self.ran_for = None;
         let me = self.config.broker_id;
         if broker_id == me && self.term.is_some() {
             return;
@@ -72,6 +82,7 @@ impl Controller {
 
     fn run_for_office(&mut self, epoch: i32, version: i32) {
         let new_epoch = epoch.saturating_add(1);
+        self.ran_for = Some(new_epoch);
         let znode = ControllerZnode::new(self.config.broker_id, self.now_ms);
         let ops = vec![ZkOp::Multi(vec![
             MultiStep::Create {
@@ -90,17 +101,10 @@ impl Controller {
                 let fence_version = reply
                     .stat()
                     .map_or(version.wrapping_add(1), |stat| stat.version);
-                me.term = Some(Term {
+                me.elected(Term {
                     epoch: new_epoch,
                     fence_version,
                 });
-                tracing::info!(
-                    broker = me.config.broker_id,
-                    epoch = new_epoch,
-                    "elected controller"
-                );
-                me.act(Action::Active(Some(new_epoch)));
-                me.take_over();
             }
             Some(Err(failure))
                 if matches!(failure.error, ZkError::NodeExists | ZkError::BadVersion) =>
@@ -113,6 +117,18 @@ impl Controller {
                 me.reelect_later();
             }
         });
+    }
+
+    fn elected(&mut self, term: Term) {
+        self.ran_for = None;
+        self.term = Some(term);
+        tracing::info!(
+            broker = self.config.broker_id,
+            epoch = term.epoch,
+            "elected controller"
+        );
+        self.act(Action::Active(Some(term.epoch)));
+        self.take_over();
     }
 
     /// A fenced write found another epoch: somebody else is controller, or `/controller_epoch` was written by hand. A
@@ -150,6 +166,7 @@ impl Controller {
         };
         let ops = vec![ZkOp::fenced(self.fence(), step)];
         self.resign();
+        self.is_resting = true;
         self.zk(ops, |me, _| me.reelect_later());
     }
 }

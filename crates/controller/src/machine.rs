@@ -52,6 +52,12 @@ pub struct Controller {
     pub(crate) now_ms: i64,
     /// Registered and not stopped.
     pub(crate) is_candidate: bool,
+    /// Epoch that was run for; `/controller` naming this broker with it means that the answer was lost, not the election.
+    pub(crate) ran_for: Option<i32>,
+    /// The post was given up for a pause: the deletion of `/controller` is no reason to stand again before it is over.
+    pub(crate) is_resting: bool,
+    /// The API event being worked on, and its answer should the term end first.
+    serving: Option<(u64, ApiResult)>,
     queue: VecDeque<Event>,
     pending: Option<(u64, Continuation)>,
     next_token: u64,
@@ -79,6 +85,9 @@ impl Controller {
             batch: Batch::default(),
             now_ms: 0,
             is_candidate: false,
+            ran_for: None,
+            is_resting: false,
+            serving: None,
             queue: VecDeque::new(),
             pending: None,
             next_token: 1,
@@ -130,13 +139,21 @@ impl Controller {
     }
 
     fn process(&mut self, event: Event) {
+        self.serving = refusal(&event);
         match event {
             Event::Registered => {
                 self.is_candidate = true;
+                self.is_resting = false;
                 self.elect();
             }
-            Event::ControllerChanged | Event::Timer(Timer::Reelect) => {
+            Event::Timer(Timer::Reelect) => {
+                self.is_resting = false;
                 if self.is_candidate {
+                    self.elect();
+                }
+            }
+            Event::ControllerChanged => {
+                if self.is_candidate && !self.is_resting {
                     self.elect();
                 }
             }
@@ -186,21 +203,9 @@ impl Controller {
 
     /// An event that only the active controller could carry out.
     fn refuse(&mut self, event: Event) {
-        let not_controller = ErrorCode::NotController;
-        let (token, result) = match event {
-            Event::AlterPartition { token, .. } => (
-                token,
-                ApiResult::AlterPartition(crate::isr::refused(not_controller)),
-            ),
-            Event::AllocateProducerIds { token, .. } => {
-                (token, ApiResult::ProducerIds(Err(not_controller)))
-            }
-            Event::ControlledShutdown { token, .. } => {
-                (token, ApiResult::ControlledShutdown(Err(not_controller)))
-            }
-            _ => return,
-        };
-        self.act(Action::Reply { token, result });
+        if let Some((token, result)) = refusal(&event) {
+            self.reply(token, result);
+        }
     }
 
     pub(crate) fn act(&mut self, action: Action) {
@@ -208,6 +213,7 @@ impl Controller {
     }
 
     pub(crate) fn reply(&mut self, token: u64, result: ApiResult) {
+        self.serving.take_if(|(serving, _)| *serving == token);
         self.act(Action::Reply { token, result });
     }
 
@@ -265,6 +271,10 @@ impl Controller {
 
     /// Forgets everything; ZooKeeper is not touched.
     pub(crate) fn resign(&mut self) {
+        self.ran_for = None;
+        if let Some((token, result)) = self.serving.take() {
+            self.reply(token, result);
+        }
         if self.term.take().is_some() {
             tracing::info!(broker = self.config.broker_id, "no longer the controller");
             for broker_id in std::mem::take(&mut self.cx).brokers.into_keys() {
@@ -291,4 +301,20 @@ impl Controller {
             after_ms: ELECTION_PAUSE_MS,
         });
     }
+}
+
+/// NOT_CONTROLLER for an API event, with its token.
+fn refusal(event: &Event) -> Option<(u64, ApiResult)> {
+    let error = ErrorCode::NotController;
+    Some(match event {
+        Event::AlterPartition { token, .. } => (
+            *token,
+            ApiResult::AlterPartition(crate::isr::refused(error)),
+        ),
+        Event::AllocateProducerIds { token, .. } => (*token, ApiResult::ProducerIds(Err(error))),
+        Event::ControlledShutdown { token, .. } => {
+            (*token, ApiResult::ControlledShutdown(Err(error)))
+        }
+        _ => return None,
+    })
 }

@@ -224,7 +224,7 @@ impl Controller {
     }
 
     /// Reads the state nodes of all partitions that have none in the context yet.
-    fn load_states(&mut self, then: impl FnOnce(&mut Controller) + Send + 'static) {
+    pub(crate) fn load_states(&mut self, then: impl FnOnce(&mut Controller) + Send + 'static) {
         let keys = self.cx.keys_where(|_, p| p.leader_isr.is_none());
         let ops = keys
             .iter()

@@ -6,7 +6,7 @@ use gracchus_registry::json::TopicAssignment;
 use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkOp, ZkReply};
 use gracchus_registry::paths;
 
-use crate::context::PartitionKey;
+use crate::context::{PartitionKey, PartitionPhase};
 use crate::machine::Controller;
 use crate::takeover::{children, topic_of};
 
@@ -33,10 +33,41 @@ impl Controller {
                     if !new.is_empty() {
                         tracing::info!("new topics: {}", shown(&new));
                     }
-                    me.give_missing_topic_ids(|me| me.bring_online(Controller::flush));
+                    me.adopted(new);
                 });
             },
         );
+    }
+
+    /// Topics just taken into the context: one that could not be read before may have states already.
+    fn adopted(&mut self, topics: Vec<String>) {
+        self.give_missing_topic_ids(move |me| {
+            me.load_states(move |me| {
+                let cx = &me.cx;
+                let found = cx.keys_where(|t, p| {
+                    p.phase == PartitionPhase::New
+                        && p.leader_isr.is_some()
+                        && topics.iter().any(|topic| topic == t)
+                });
+                for key in found {
+                    let Some(partition) = me.cx.partition(&key) else {
+                        continue;
+                    };
+                    let leader = partition.leader_isr.as_ref().map(|l| l.state.leader);
+                    let replicas = partition.replicas.clone();
+                    let is_led = leader.is_some_and(|leader| me.cx.is_alive(leader));
+                    if let Some(partition) = me.cx.partition_mut(&key) {
+                        partition.phase = if is_led {
+                            PartitionPhase::Online
+                        } else {
+                            PartitionPhase::Offline
+                        };
+                    }
+                    me.batch_leader_and_isr(&replicas, &key, false);
+                }
+                me.bring_online(Controller::flush);
+            });
+        });
     }
 
     /// The topic's node was written: new partitions are created; any other change is none of a writer's business.
@@ -54,7 +85,7 @@ impl Controller {
             let Some(known) = me.cx.topics.get_mut(&topic) else {
                 // it could not be read before
                 me.cx.topics.insert(topic.clone(), found);
-                return me.give_missing_topic_ids(|me| me.bring_online(Controller::flush));
+                return me.adopted(vec![topic]);
             };
             let added: Vec<i32> = found.partitions.keys().copied().filter(|n| !known.partitions.contains_key(n)).collect();
             if added.is_empty() {
