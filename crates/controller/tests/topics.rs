@@ -252,8 +252,13 @@ fn a_replica_that_cannot_be_deleted_is_tried_again_when_its_broker_restarts() {
     h.answers = true;
     h.kill(2);
     h.settle();
+    h.forget();
     h.register(2);
     h.settle();
+    assert!(
+        h.requests()
+            .contains(&"2 StopReplica t-0/-2 delete".to_owned())
+    );
     assert!(!h.zk.exists("/brokers/topics/t") && !h.zk.exists("/admin/delete_topics/t"));
 }
 
