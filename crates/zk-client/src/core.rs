@@ -227,13 +227,15 @@ impl<T> SessionCore<T> {
         }
         let mut r = Reader::new(body);
         let header = ReplyHeader::read(&mut r)?;
-        if header.zxid > 0 {
-            self.last_zxid = self.last_zxid.max(header.zxid);
-        }
         match header.xid {
             xid::PING => return Ok(()),
             xid::NOTIFICATION => return self.notification(header.zxid, &mut r, outputs),
             _ => {}
+        }
+        // Not of an event: others of the same transaction may still be on their way, and setWatches with its zxid would
+        // have the server arm their watches anew instead of telling.
+        if header.zxid > 0 {
+            self.last_zxid = self.last_zxid.max(header.zxid);
         }
         let Some(waiting) = self.in_flight.pop_front() else {
             return Err(FrameError::Unasked(header.xid));
