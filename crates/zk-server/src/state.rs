@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Locks are taken in the order tree, watches or conns, a connection's output. Sessions stand alone.
+/// Locks are taken in the order tree, watches, conns, a connection's output; with the tree held for reading, a connection's output may
+/// come before watches. Sessions stand alone.
 pub(crate) struct Shared {
     pub config: ZkConfig,
     pub rules: Rules,
@@ -189,15 +190,19 @@ impl Shared {
                 tree.approximate_data_size(),
             )
         };
+        // One lock at a time: in one expression they would all be held to its end, against the committer's order.
+        let connections = self.conns.lock().len() as u64;
+        let watches = self.watches.lock().count() as u64;
+        let sessions = self.sessions.lock().len() as u64;
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         Gauges {
-            connections: self.conns.lock().len() as u64,
+            connections,
             outstanding: self.queue.outstanding.load(Ordering::Relaxed) as u64,
             znodes,
-            watches: self.watches.lock().count() as u64,
+            watches,
             ephemerals,
             data_size,
-            sessions: self.sessions.lock().len() as u64,
+            sessions,
             uptime_ms: self.clock.now_ms() as u64,
             open_files: std::fs::read_dir("/proc/self/fd")
                 .map_or(0, |entries| entries.count() as u64),
@@ -208,3 +213,35 @@ impl Shared {
 
 /// Bytes of queued requests beyond which connections with open requests are not read.
 const MAX_OUTSTANDING_BYTES: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// The committer tells watchers with the watches locked, then the connections: whoever counts both must not hold one
+    /// while it waits for the other.
+    #[test]
+    fn gauges_do_not_lock_against_the_committer() {
+        let shared = Shared::new(
+            ZkConfig::new("."),
+            DataTree::new(),
+            Sessions::new(2000, 1),
+            Clock::new(),
+        );
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    shared.gauges();
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+            while !done.load(Ordering::Relaxed) {
+                let _watches = shared.watches.lock();
+                let conns = shared.conns.try_lock_for(Duration::from_secs(20));
+                assert!(conns.is_some(), "deadlock");
+            }
+        });
+    }
+}
