@@ -204,6 +204,12 @@ impl Controller {
                     .extend(me.cx.keys_where(|_, p| p.leader_isr.is_some()));
                 me.batch_replicas_of(id);
                 me.flush();
+                for deletion in me.cx.deletions.values_mut() {
+                    if deletion.waiting.iter().any(|(_, broker)| *broker == id) {
+                        deletion.started = false;
+                    }
+                }
+                me.process_deletions(|_| {});
             },
         );
     }

@@ -5,7 +5,7 @@ use gracchus_kafka_proto::messages::alter_partition_response as response;
 use gracchus_kafka_proto::messages::{AlterPartitionRequest, AlterPartitionResponse};
 use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_registry::json::PartitionState;
-use gracchus_registry::op::{MultiStep, ZkError, ZkOp};
+use gracchus_registry::op::{MultiStep, ZkError, ZkOp, ZkResult};
 use gracchus_registry::paths;
 
 use crate::action::ApiResult;
@@ -98,7 +98,12 @@ impl Controller {
             })
             .collect();
         self.zk(ops, move |me, results| {
-            if results.iter().any(|r| matches!(r, Err(f) if f.step == 0)) {
+            // other failures have step 0 too: a ZooKeeper that cannot write is no lost office
+            let lost = |r: &ZkResult| {
+                matches!(r, Err(f) if f.step == 0 && f.error == ZkError::BadVersion)
+                    || matches!(r, Err(f) if f.error == ZkError::SessionExpired)
+            };
+            if results.iter().any(lost) {
                 me.reply(
                     token,
                     ApiResult::AlterPartition(refused(ErrorCode::NotController)),

@@ -423,3 +423,17 @@ fn a_lost_fence_answers_the_request_it_happened_to() {
     h.settle();
     assert!(is_not_controller(&h.replies[&1]));
 }
+
+#[test]
+fn a_zookeeper_that_cannot_write_costs_no_term() {
+    let mut h = topic();
+    let request = alter(&h, &[1, 2], 0, 0, 0);
+    h.zk.refuses_writes = true;
+    assert_eq!(
+        ask(&mut h, request.clone(), 3),
+        (0, Some(ErrorCode::UnknownServerError.code()))
+    );
+    assert_eq!(h.active(), [1]);
+    h.zk.refuses_writes = false;
+    assert_eq!(ask(&mut h, request, 3), (0, Some(0)));
+}

@@ -6,7 +6,7 @@ mod support;
 use gracchus_controller::{ControlRequest, Event};
 use gracchus_kafka_proto::ErrorCode;
 use gracchus_registry::paths;
-use support::{Harness, answer, assignment, config};
+use support::{Harness, answer, assignment, config, registration};
 
 #[test]
 fn a_created_topic_gets_states_in_order_and_leaders() {
@@ -298,4 +298,23 @@ fn growth_during_a_deletion_is_taken_back() {
     assert_eq!(h.zk.data("/brokers/topics/t").unwrap(), before);
     h.event(1, Event::TopicsChanged);
     assert!(h.settle());
+}
+
+#[test]
+fn a_deletion_goes_on_when_a_broker_changes_its_address() {
+    let mut h = Harness::with_brokers(2);
+    h.create_topic("t", &[&[1, 2]]);
+    h.settle();
+    h.forget();
+    h.answers = false;
+    h.request_deletion("t");
+    h.settle();
+    let sent = std::mem::take(&mut h.sent);
+    h.event(1, answer(1, &sent[4].request, ErrorCode::None).unwrap());
+    h.settle();
+    // what waited for broker 2 goes with the link to its old address
+    h.answers = true;
+    h.zk.set(&paths::broker(2), &registration(2).replace("b2", "b3"));
+    h.settle();
+    assert!(!h.zk.exists("/brokers/topics/t") && !h.zk.exists("/admin/delete_topics/t"));
 }

@@ -31,6 +31,8 @@ pub struct ZooKeeper {
     pub log: Vec<String>,
     /// The same with the `/controller_epoch` version that the write was fenced with.
     pub fences: Vec<(i64, i32)>,
+    /// As when its disk is full: writes answer SYSTEMERROR, reads go on.
+    pub refuses_writes: bool,
 }
 
 impl ZooKeeper {
@@ -119,6 +121,13 @@ impl ZooKeeper {
     pub fn execute(&mut self, session: i64, op: &ZkOp) -> ZkResult {
         if !self.sessions.contains(&session) {
             return Err(ZkError::SessionExpired.into());
+        }
+        let is_read = matches!(
+            op,
+            ZkOp::Get { .. } | ZkOp::Exists { .. } | ZkOp::GetChildren { .. }
+        );
+        if self.refuses_writes && !is_read {
+            return Err(ZkError::SystemError.into());
         }
         match op {
             ZkOp::Create { path, data, mode } => {
