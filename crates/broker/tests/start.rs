@@ -27,6 +27,7 @@ struct Start<'a> {
     log_dir: &'a Path,
     pairs: Vec<(&'a str, String)>,
     options: StartOptions,
+    status: Arc<Status>,
 }
 
 impl<'a> Start<'a> {
@@ -36,6 +37,7 @@ impl<'a> Start<'a> {
             log_dir,
             pairs: Vec::new(),
             options: StartOptions::default(),
+            status: Arc::default(),
         }
     }
 
@@ -59,7 +61,7 @@ impl<'a> Start<'a> {
             sources.set(key, value, Origin::CommandLine);
         }
         let prepared = Prepared::bind(sources.check()?)?;
-        lifecycle::start(prepared, self.options, Arc::new(Status::default())).await
+        lifecycle::start(prepared, self.options, self.status).await
     }
 }
 
@@ -239,6 +241,54 @@ async fn an_own_stale_registration_is_taken_over_at_once() {
         .unwrap();
     assert!(again.broker.identity.broker_epoch() > 0);
     again.stop().await;
+    zk.shutdown().await;
+}
+
+/// As after `kill -9` of another Kafka broker at this address: its registration names the very address at which we answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_registration_at_our_own_address_is_waited_for() {
+    let (zk_dir, a) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let zk = zookeeper(zk_dir.path()).await;
+    let running = Start::new(&zk, a.path())
+        .with("broker.id", 1)
+        .run()
+        .await
+        .unwrap();
+    let port = port(&running);
+    running.stop().await;
+    let connect = zk.local_addr().to_string();
+    let config = gracchus_zk_client::ZkConfig::new(connect.parse().unwrap());
+    let (stale, mut events) = gracchus_zk_client::ZkClient::start(config);
+    events.recv().await;
+    let dead = format!(
+        r#"{{"version":4,"host":"localhost","port":{port},"endpoints":["PLAINTEXT://localhost:{port}"],"listener_security_protocol_map":{{"PLAINTEXT":"PLAINTEXT"}},"jmx_port":-1,"timestamp":"1"}}"#
+    );
+    stale
+        .create(
+            "/brokers/ids/1",
+            Some(dead.into()),
+            gracchus_zk_client::Acl::open(),
+            gracchus_zk_client::CreateMode::Ephemeral,
+        )
+        .await
+        .unwrap();
+    let start = Start::new(&zk, a.path())
+        .with("broker.id", 1)
+        .with("listeners", format!("PLAINTEXT://127.0.0.1:{port}"));
+    let status = start.status.clone();
+    let waits = async {
+        while !format!("{:?}", status.phase()).contains("belongs to session") {
+            tokio::task::yield_now().await;
+        }
+        stale.close().await;
+    };
+    let mut start = Box::pin(start.run());
+    let again = tokio::select! {
+        ended = &mut start => ended,
+        () = waits => start.as_mut().await,
+    };
+    drop(start);
+    again.unwrap().stop().await;
     zk.shutdown().await;
 }
 

@@ -47,7 +47,7 @@ pub fn registration(config: &BrokerConfig, advertised: &[Listener]) -> BrokerReg
     }
 }
 
-/// An error if another process serves under this id; nothing is written.
+/// An error if another process serves under this id; nothing is written. Our own listeners must not accept yet.
 pub async fn refuse_if_alive(registry: &Registry, id: i32) -> Result<(), LifecycleError> {
     // content that cannot be read is nobody's address
     if let Ok(Some((registration, _))) = registry.broker(id).await
@@ -82,6 +82,7 @@ pub async fn register(
             return Err(LifecycleError::PersistentRegistration { id });
         }
         if let Ok(other) = &other
+            && !is_here(other, registration).await
             && let Some(address) = answers(other).await
         {
             return Err(LifecycleError::Alive { id, address });
@@ -101,7 +102,27 @@ pub async fn register(
     }
 }
 
-/// The address at which a Kafka broker answers for the registration, if one does. Our own listeners do not accept yet.
+/// The registration's address is our own, so that we ourselves would answer there: whoever registered it is dead, as the
+/// port is ours.
+async fn is_here(other: &BrokerRegistration, own: &BrokerRegistration) -> bool {
+    let Some(endpoint) = other.plaintext() else {
+        return false;
+    };
+    let mut same_port = own.endpoints.iter().filter(|e| e.port == endpoint.port);
+    if same_port.clone().any(|e| e.host == endpoint.host) {
+        return true;
+    }
+    let Ok(port) = u16::try_from(endpoint.port) else {
+        return false;
+    };
+    // by another name: only an address of this machine can be bound
+    same_port.next().is_some()
+        && tokio::net::lookup_host((endpoint.host.as_str(), port))
+            .await
+            .is_ok_and(|mut found| found.any(|at| std::net::UdpSocket::bind((at.ip(), 0)).is_ok()))
+}
+
+/// The address at which a Kafka broker answers for the registration, if one does.
 async fn answers(registration: &BrokerRegistration) -> Option<String> {
     let endpoint = registration.plaintext()?;
     let port = u16::try_from(endpoint.port).ok()?;
