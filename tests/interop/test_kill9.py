@@ -57,17 +57,19 @@ class Znodes(threading.Thread):
         self.zk = KazooClient(hosts=zookeeper)
         self.zk.start(timeout=60)
         self.zk.ensure_path("/kill9")
-        self.prefix, self.made = prefix, []
+        self.prefix, self.made, self.stopping = prefix, [], threading.Event()
 
     def run(self):
         try:
-            while True:
+            # a kill between two creates is not noticed: kazoo connects again and would go on for ever
+            while not self.stopping.is_set():
                 path = f"/kill9/{self.prefix}-{len(self.made)}"
                 self.zk.create(path, path.encode())
                 self.made.append(path)
         except Exception:
-            self.zk.stop()      # the server is gone
-            self.zk.close()
+            pass                # the server was killed under a create
+        self.zk.stop()
+        self.zk.close()
 
 
 class Committer(threading.Thread):
@@ -148,6 +150,7 @@ def test_nothing_acknowledged_is_lost(own_cluster):
             assert stored in (c.last, c.next), f"round {turn}: {stored} is committed, {c.last} was acknowledged"
             last_commit[t] = stored
             c.consumer.close()
+        znodes.stopping.set()
         znodes.join()
         made += znodes.made
         zk = KazooClient(hosts=server.zookeeper)

@@ -90,6 +90,20 @@ pub struct Broker {
 }
 
 impl Broker {
+    /// Spawns a task that the broker can't do without. Should it panic, the process ends with a word about it, instead
+    /// of going on half alive: a registered broker whose controller is dead would keep the others from electing one.
+    pub fn spawn_vital(&self, what: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let running = tokio::spawn(task);
+        self.tasks.spawn(async move {
+            if running.await.is_err_and(|error| error.is_panic()) {
+                tracing::error!(
+                    "{what} has failed (a bug; see the message above): the process ends, restart it"
+                );
+                std::process::exit(1);
+            }
+        });
+    }
+
     /// What ApiVersions says of the finalized features.
     pub fn finalized_features_epoch(&self) -> i64 {
         self.features_epoch.load(Ordering::Acquire)

@@ -58,7 +58,7 @@ impl ControllerShell {
             return;
         };
         let task = task::Task::new(broker.clone(), self.clone(), self.inputs.clone());
-        broker.tasks.spawn(task.run(receiver));
+        broker.spawn_vital("the controller", task.run(receiver));
         self.tell(Event::Registered);
     }
 

@@ -21,8 +21,9 @@ pub fn start(
     connect: String,
     status: Arc<Status>,
 ) {
+    let owner = broker.clone();
     let broker = broker.clone();
-    broker.tasks.clone().spawn(async move {
+    owner.spawn_vital("the keeper of the ZooKeeper session", async move {
         loop {
             let event = tokio::select! {
                 () = broker.shutdown.cancelled() => return,
