@@ -37,6 +37,8 @@ struct Session {
     /// The end of the tick in which it is looked at next.
     due_ms: i64,
     conn: Option<ConnId>,
+    /// The connection that attached last, also when it is gone.
+    owner: Option<ConnId>,
 }
 
 /// The live sessions, ordered by the tick in which they may expire.
@@ -86,6 +88,7 @@ impl Sessions {
                 last_heard: last_heard.clone(),
                 due_ms,
                 conn,
+                owner: conn,
             },
         );
         // Ids of a recovered server must not come again.
@@ -103,6 +106,12 @@ impl Sessions {
         self.all.get(&id).and_then(|session| session.conn)
     }
 
+    /// Another connection than this one has attached to the session last.
+    pub fn moved_from(&self, id: i64, conn: ConnId) -> bool {
+        let owner = self.all.get(&id).and_then(|session| session.owner);
+        owner.is_some_and(|owner| owner != conn)
+    }
+
     /// A connection takes the session over, with a new timeout.
     pub fn attach(
         &mut self,
@@ -115,6 +124,7 @@ impl Sessions {
         let session = self.all.get_mut(&id)?;
         session.timeout_ms = timeout_ms;
         session.conn = Some(conn);
+        session.owner = Some(conn);
         session.last_heard.store(now_ms, Ordering::Relaxed);
         if due_ms < session.due_ms {
             session.due_ms = due_ms;
@@ -233,6 +243,7 @@ mod tests {
         s.attach(7, 2000, 2, 0);
         s.detach(7, 1);
         assert_eq!(s.conn(7), Some(2));
+        assert!(s.moved_from(7, 1) && !s.moved_from(7, 2));
         assert_eq!(s.expire(3000), [7]);
     }
 

@@ -361,6 +361,30 @@ fn a_log_that_cannot_be_written_refuses_writes_until_it_can() {
     );
 }
 
+#[test]
+fn a_refused_close_ends_the_connection_and_the_session_goes_later() {
+    let tmp = tempfile::tempdir().unwrap();
+    let config = config(tmp.path());
+    let dir = config.log_dir();
+    fs::create_dir_all(&dir).unwrap();
+    let server = Server::start(config);
+    let full = |zxid: i64| {
+        std::os::unix::fs::symlink("/dev/full", dir.join(format!("log.{zxid:x}"))).unwrap()
+    };
+    full(1);
+    let mut client = Client::connect(server.address, 2000);
+    full(1);
+    assert_eq!(client.call(OpCode::CloseSession, &0i32).0, -1);
+    assert!(client.is_closed(), "nothing more is read of it");
+    // The session is still there, and may be taken up again: its end is not on disk.
+    let mut again = client.reattach(server.address).unwrap();
+    assert_eq!(again.session.session_id, client.session.session_id);
+    assert_eq!(again.create("/e", b"", 1), 0);
+    assert_eq!(again.call(OpCode::CloseSession, &0i32).0, 0);
+    assert!(again.is_closed());
+    server.stop();
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, ..Default::default() })]
 

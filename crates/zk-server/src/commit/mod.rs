@@ -4,21 +4,23 @@
 //! meanwhile is the next batch. Reads behind a write of their session take the same way.
 
 mod handshake;
+mod plan;
 mod reply;
+#[cfg(test)]
+mod tests;
 mod watching;
 
 use crate::net::conn::Conn;
-use crate::prep::{Prep, Write};
+use crate::prep::Write;
 use crate::snapshots::Snapshots;
 use crate::state::{Clock, Job, Shared, Task};
 use crate::store::txn_log::{CommitError, TxnLog};
 use crate::tree::DataTree;
-use bytes::Bytes;
-use gracchus_zk_proto::txn::{CreateSessionTxn, Txn, TxnHeader};
-use gracchus_zk_proto::{ConnectRequest, OpCode, ZkError};
+use gracchus_zk_proto::txn::Txn;
+use gracchus_zk_proto::{OpCode, ZkError};
 use handshake::{attach, end_session, grant};
+use plan::Planned;
 use reply::reply;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -44,17 +46,6 @@ pub(crate) struct Committer {
     last_look_ms: i64,
     grace_until_ms: i64,
     touched: Vec<Arc<Conn>>,
-}
-
-/// What a job became.
-enum Planned {
-    Txn(TxnHeader, Txn),
-    /// A session to create, with the handshake that asked for it.
-    NewSession(TxnHeader, CreateSessionTxn, ConnectRequest),
-    Read(OpCode, Bytes),
-    Attach(ConnectRequest),
-    Refuse(ZkError),
-    Unimplemented,
 }
 
 impl Committer {
@@ -185,90 +176,6 @@ impl Committer {
         }
     }
 
-    fn plan(&mut self, jobs: &mut [Job]) -> Plan {
-        let shared = self.shared.clone();
-        let tree = shared.tree.read();
-        let mut prep = Prep::new(&tree, shared.rules);
-        let time = Clock::wall_ms();
-        let mut zxid = self.last_zxid;
-        let mut txns = 0;
-        let mut closing: Vec<i64> = Vec::new();
-        for (id, timeout_ms) in &self.unlogged_sessions {
-            zxid += 1;
-            txns += 1;
-            let header = TxnHeader {
-                client_id: *id,
-                cxid: 0,
-                zxid,
-                time,
-                op: OpCode::CreateSession.code(),
-            };
-            self.log.append(
-                &header,
-                &Txn::CreateSession(CreateSessionTxn {
-                    timeout_ms: *timeout_ms,
-                }),
-            );
-        }
-        let nobody = crate::acl::Identity::new(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let mut plans = Vec::with_capacity(jobs.len());
-        let mut sessions = shared.sessions.lock();
-        for job in jobs.iter_mut() {
-            let task = std::mem::replace(&mut job.task, Task::Unimplemented);
-            let expired = job.session != 0
-                && (closing.contains(&job.session) || !sessions.contains(job.session));
-            let (session, write, connect) = match task {
-                Task::Write(write) if expired => {
-                    drop(write);
-                    plans.push(Planned::Refuse(ZkError::SessionExpired));
-                    continue;
-                }
-                Task::Write(write) => (job.session, write, None),
-                Task::Connect(request) if request.session_id == 0 => {
-                    let id = sessions.next_id();
-                    let timeout_ms = shared.clamp_timeout(request.timeout_ms);
-                    (id, Write::CreateSession { timeout_ms }, Some(request))
-                }
-                other => {
-                    plans.push(match other {
-                        Task::Read(..) if expired => Planned::Refuse(ZkError::SessionExpired),
-                        Task::Read(op, body) => Planned::Read(op, body),
-                        Task::Connect(request) => Planned::Attach(request),
-                        Task::Refuse(error) => Planned::Refuse(error),
-                        _ => Planned::Unimplemented,
-                    });
-                    continue;
-                }
-            };
-            if write == Write::CloseSession {
-                closing.push(session);
-            }
-            zxid += 1;
-            txns += 1;
-            let identity = job.conn.as_ref().map(|conn| conn.identity());
-            let txn = prep.prepare(session, identity.as_deref().unwrap_or(&nobody), write);
-            let header = TxnHeader {
-                client_id: session,
-                cxid: job.xid,
-                zxid,
-                time,
-                op: txn.opcode().code(),
-            };
-            self.log.append(&header, &txn);
-            plans.push(match (txn, connect) {
-                (Txn::CreateSession(txn), Some(request)) => {
-                    Planned::NewSession(header, txn, request)
-                }
-                (txn, _) => Planned::Txn(header, txn),
-            });
-        }
-        Plan {
-            plans,
-            last_zxid: zxid,
-            txns,
-        }
-    }
-
     fn note_durable(&mut self, took: Option<Duration>, txns: u64) {
         if let Some(took) = took {
             self.shared
@@ -372,12 +279,6 @@ impl Committer {
     }
 }
 
-struct Plan {
-    plans: Vec<Planned>,
-    last_zxid: i64,
-    txns: u64,
-}
-
 /// Notes that a job is done and that its connection has something to send.
 fn answered(
     shared: &Shared,
@@ -444,6 +345,12 @@ fn apply_one(
                 && let Some(mut out) = conn.open_out()
             {
                 out.reply(job.xid, tree.last_zxid(), |_| Err(error));
+            }
+            // It was the client's last request, granted or not, and nothing is read behind it.
+            if job.op == OpCode::CloseSession.code()
+                && let Some(conn) = &job.conn
+            {
+                conn.close(true);
             }
         }
         Planned::Unimplemented => {

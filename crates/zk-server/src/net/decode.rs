@@ -10,7 +10,7 @@ use gracchus_zk_proto::request::{
 use gracchus_zk_proto::{CreateMode, Jute, OpCode, ZkError};
 
 /// Reads a request that is not answered at once.
-pub(super) fn decode_write(op: OpCode, body: Bytes) -> Task {
+pub(crate) fn decode_write(op: OpCode, body: Bytes) -> Task {
     let decoded = match op {
         OpCode::Create | OpCode::Create2 | OpCode::CreateContainer => {
             CreateRequest::from_bytes(body).map(|r| {

@@ -2,6 +2,6 @@
 
 pub(crate) mod conn;
 pub(crate) mod connection;
-mod decode;
+pub(crate) mod decode;
 pub(crate) mod fourletter;
 pub(crate) mod listener;
