@@ -57,7 +57,7 @@ class Committer(threading.Thread):
 
 @pytest.mark.skipif(TARGET == "apache", reason="Kafka does not start while its own old registration is in ZooKeeper")
 def test_no_acknowledged_offset_is_lost_by_kill_9(own_cluster):
-    rounds = 20 if os.environ.get("GRACCHUS_TEST_LONG", "0") != "0" else 3
+    rounds = 60 if os.environ.get("GRACCHUS_TEST_LONG", "0") != "0" else 20
     dice = random.Random(7)
     cluster = own_cluster().start()
     last = {f"kill-{i}": 0 for i in range(4)}

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from servers import wait_for
 
 LONG = os.environ.get("GRACCHUS_TEST_LONG") == "1"
-ROUNDS = 25 if LONG else 5
+ROUNDS = 60 if LONG else 20
 SEED = int(os.environ.get("GRACCHUS_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 PRODUCERS = {
     "one": {"acks": "1"},
