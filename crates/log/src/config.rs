@@ -51,6 +51,8 @@ pub struct LogConfig {
     pub delete: bool,
     /// `compression.type`
     pub compression: CompressionType,
+    /// zstd may be stored: from inter.broker.protocol.version 2.1 on
+    pub zstd: bool,
     /// `compression.gzip.level`, -1 = the codec's default
     pub gzip_level: i32,
     /// `compression.lz4.level`
@@ -91,6 +93,7 @@ impl Default for LogConfig {
             compact: false,
             delete: true,
             compression: CompressionType::Producer,
+            zstd: true,
             gzip_level: -1,
             lz4_level: 9,
             zstd_level: 3,
@@ -104,6 +107,11 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
+    /// Format v2 alone carries leader epochs: a log of an older one keeps none (its followers truncate by high watermark).
+    pub(crate) fn keeps_epochs(&self) -> bool {
+        self.magic >= 2
+    }
+
     /// `segment.ms`, or `max.compaction.lag.ms` if a compacted topic's is shorter: the active segment is never compacted.
     pub(crate) fn max_segment_ms(&self) -> i64 {
         if self.compact && self.max_compaction_lag_ms > 0 {

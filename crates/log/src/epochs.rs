@@ -112,6 +112,12 @@ impl LeaderEpochCache {
         self.change(dir, |cache| cache.cut_start(offset))
     }
 
+    /// Forgets all, file and all: the log stores a format without epochs.
+    pub(crate) fn remove(&mut self, dir: &Path) -> Result<bool, LogError> {
+        *self = Self::default();
+        disk::remove_if_exists(&dir.join(FILE))
+    }
+
     pub fn clear(&mut self, dir: &Path) -> Result<bool, LogError> {
         self.change(dir, |cache| {
             let had = !cache.entries.is_empty();

@@ -30,6 +30,8 @@ pub struct Rules {
     pub magic: i8,
     /// `compression.type`; `None` is `producer`.
     pub codec: Option<Codec>,
+    /// zstd may be stored: from inter.broker.protocol.version 2.1 on.
+    pub zstd: bool,
     pub levels: Levels,
     /// `cleanup.policy` contains `compact`: every record needs a key.
     pub compacted: bool,
@@ -186,13 +188,19 @@ pub fn validate(
             ),
         ));
     };
+    let target = rules.codec.unwrap_or(source);
+    if target == Codec::Zstd && !rules.zstd {
+        return Err(Refused::new(
+            Fault::UnsupportedCompressionType,
+            "Produce requests to inter.broker.protocol.version < 2.1 broker are not allowed to use ZStandard compression",
+        ));
+    }
     if entries.len() > 1 && (first.magic() == 2 || source != Codec::None) {
         return Err(Refused::new(
             Fault::InvalidRecord,
             "Compressed outer record has more than one batch",
         ));
     }
-    let target = rules.codec.unwrap_or(source);
     let run = Run {
         rules,
         next_offset,

@@ -219,6 +219,7 @@ fn old_segments_become_batches_of_format_2() {
         partition: "t-0".into(),
         magic: 2,
         codec: None,
+        zstd: true,
         levels: Default::default(),
         compacted: false,
         timestamp_type: TimestampType::CreateTime,

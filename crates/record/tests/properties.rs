@@ -85,6 +85,7 @@ fn rules(codec: Option<Codec>, magic: i8) -> Rules {
         partition: "t-0".into(),
         magic,
         codec,
+        zstd: true,
         levels: Default::default(),
         compacted: false,
         timestamp_type: TimestampType::CreateTime,

@@ -35,8 +35,8 @@ impl Format {
     }
 }
 
-/// The records as they are for a reader of format v2; for an older one they are read into memory and rewritten, if the
-/// topic allows it.
+/// The records as they are for a reader that knows the format which the topic stores; for an older one they are read into
+/// memory and rewritten, if the topic allows it.
 pub async fn convert(
     topic: &TopicConfig,
     format: Format,
@@ -45,7 +45,7 @@ pub async fn convert(
     if format.version < ZSTD_FROM && topic.compression_type == "zstd" {
         return Err(ErrorCode::UnsupportedCompressionType);
     }
-    if format.magic() >= 2 || records.is_empty() {
+    if format.magic() >= topic.record_version || records.is_empty() {
         return Ok(records);
     }
     if !topic.message_downconversion_enable {

@@ -132,7 +132,8 @@ impl Sources {
                 secured.protocol.name()
             )));
         }
-        let warnings = warnings(&set);
+        let mut warnings = warnings(&set);
+        warnings.extend(ignored_format(&config));
         Ok(Loaded {
             values: set,
             origins,
@@ -301,25 +302,32 @@ fn refuse_contradictions(config: &BrokerConfig, values: &Props) -> Result<(), Co
     let ibp = MetadataVersion::parse(&config.inter_broker_protocol_version);
     let format = MetadataVersion::parse(&config.log_message_format_version);
     if let (Some(ibp), Some(format)) = (ibp, format)
-        && !ibp.at_least("3.0-IV0")
-        && values.contains_key("log.message.format.version")
-        && format > ibp
+        && ibp.honours_message_format()
+        && format.record_version() > ibp.record_version()
     {
+        let needed = if format.record_version() == 2 {
+            "0.11.0"
+        } else {
+            "0.10.0"
+        };
         return refuse(format!(
-            "log.message.format.version={} cannot be set to a higher version than inter.broker.protocol.version={}",
-            config.log_message_format_version, config.inter_broker_protocol_version
-        ));
-    }
-    if let Some(ibp) = ibp
-        && !ibp.at_least("0.11.0-IV0")
-        && !values.contains_key("log.message.format.version")
-    {
-        return refuse(format!(
-            "inter.broker.protocol.version={} needs log.message.format.version set to a version not higher than it",
-            config.inter_broker_protocol_version
+            "log.message.format.version {} can only be used when inter.broker.protocol.version is set to version {needed} or higher",
+            config.log_message_format_version
         ));
     }
     Ok(())
+}
+
+/// `log.message.format.version` asks for an old format under a protocol that always stores v2 (KIP-724).
+fn ignored_format(config: &BrokerConfig) -> Option<String> {
+    let protocol = MetadataVersion::parse(&config.inter_broker_protocol_version)?;
+    let format = MetadataVersion::parse(&config.log_message_format_version)?;
+    (!protocol.honours_message_format() && format.record_version() < 2).then(|| {
+        format!(
+            "log.message.format.version={} is ignored, since inter.broker.protocol.version={} is 3.0 or later: messages are stored in the newest format",
+            config.log_message_format_version, config.inter_broker_protocol_version
+        )
+    })
 }
 
 /// Prefixes under which anything goes: listener and plugin parameters.
@@ -407,6 +415,7 @@ pub fn dynamic_at(key: &str, per_broker: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::topic_config::TopicConfig;
     use super::*;
 
     fn check(pairs: &[(&str, &str)]) -> Result<Loaded, String> {
@@ -464,6 +473,64 @@ mod tests {
         );
         assert_eq!(nearest("broker.ide"), Some("broker.id"));
         assert_eq!(nearest("something.else.altogether"), None);
+    }
+
+    #[test]
+    fn message_formats() {
+        let stored = |protocol: &str, format: &str| {
+            let loaded = check(&[
+                ("inter.broker.protocol.version", protocol),
+                ("log.message.format.version", format),
+            ])?;
+            let topic = TopicConfig::resolve(&loaded.config, &Props::new());
+            let topic = topic.map_err(|e| e.to_string())?;
+            Ok::<_, String>((topic.record_version, topic.zstd, loaded.warnings.len()))
+        };
+        for (protocol, format, expected) in [
+            ("3.9", "3.9", (2, true, 0)),
+            ("3.9", "0.10.0", (2, true, 1)),
+            ("3.0-IV1", "0.8.2", (2, true, 1)),
+            ("3.0-IV0", "0.8.2", (0, true, 0)),
+            ("2.8", "0.10.2", (1, true, 0)),
+            ("2.8", "0.11.0", (2, true, 0)),
+            ("2.8", "3.0", (2, true, 0)),
+            ("2.0", "2.0", (2, false, 0)),
+            ("0.10.2", "0.10.0", (1, false, 0)),
+        ] {
+            assert_eq!(
+                stored(protocol, format),
+                Ok(expected),
+                "{protocol} {format}"
+            );
+        }
+        for (protocol, format, needed) in [
+            ("0.10.2", "0.11.0", "0.11.0"),
+            ("0.10.2", "3.0-IV1", "0.11.0"),
+            ("0.9.0", "0.10.0", "0.10.0"),
+        ] {
+            let refused = stored(protocol, format).unwrap_err();
+            assert!(
+                refused.contains(&format!("is set to version {needed} or higher")),
+                "{refused}"
+            );
+        }
+        let error = check(&[("inter.broker.protocol.version", "0.10.2")]).unwrap_err();
+        assert!(
+            error.contains("log.message.format.version 3.0-IV1"),
+            "{error}"
+        );
+        // a topic's own does not count above the protocol
+        let config = check(&[
+            ("inter.broker.protocol.version", "0.10.2"),
+            ("log.message.format.version", "0.9.0"),
+        ])
+        .unwrap()
+        .config;
+        for (format, expected) in [("0.9.0", 0), ("0.10.1", 1), ("2.8", 0)] {
+            let own = [("message.format.version".to_owned(), format.to_owned())].into();
+            let topic = TopicConfig::resolve(&config, &own).unwrap();
+            assert_eq!(topic.record_version, expected, "{format}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::broker_config::BrokerConfig;
 use super::error::ConfigError;
 use super::value::FromConfig;
+use super::version::MetadataVersion;
 
 /// What holds for one topic: its own overrides over the broker's values.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +44,10 @@ pub struct TopicConfig {
     pub max_message_bytes: i32,
     /// `message.format.version`, looked at below inter.broker.protocol.version 3.0 only.
     pub message_format_version: String,
+    /// The format to store, which follows from it: 0, 1 or 2.
+    pub record_version: i8,
+    /// zstd may be stored: from inter.broker.protocol.version 2.1 on.
+    pub zstd: bool,
     /// `message.timestamp.type` is `LogAppendTime`.
     pub log_append_time: bool,
     /// `message.timestamp.before.max.ms`, with the older `difference` form folded in.
@@ -111,6 +116,12 @@ impl TopicConfig {
             "message.timestamp.after.max.ms",
             broker.log_message_timestamp_after_max_ms,
         )?;
+        let format = or(
+            overrides,
+            "message.format.version",
+            broker.log_message_format_version.clone(),
+        )?;
+        let protocol = MetadataVersion::parse(&broker.inter_broker_protocol_version);
         // KIP-937: the old key counts only where the new ones were left at their defaults.
         let fold = |new: i64| if new == i64::MAX { difference } else { new };
         Ok(Self {
@@ -178,11 +189,9 @@ impl TopicConfig {
                 broker.log_cleaner_min_cleanable_ratio,
             )?,
             max_message_bytes: or(overrides, "max.message.bytes", broker.message_max_bytes)?,
-            message_format_version: or(
-                overrides,
-                "message.format.version",
-                broker.log_message_format_version.clone(),
-            )?,
+            record_version: record_version(protocol, &format, &broker.log_message_format_version),
+            message_format_version: format,
+            zstd: protocol.is_none_or(|p| p.at_least("2.1-IV0")),
             log_append_time: timestamp_type == "LogAppendTime",
             message_timestamp_before_max_ms: fold(before),
             message_timestamp_after_max_ms: fold(after),
@@ -205,4 +214,14 @@ impl TopicConfig {
             segment_jitter_ms: or(overrides, "segment.jitter.ms", broker.roll_jitter_ms())?,
         })
     }
+}
+
+/// The format that a log stores: the topic's, or the broker's if that is above the inter-broker protocol.
+fn record_version(protocol: Option<MetadataVersion>, own: &str, broker: &str) -> i8 {
+    let Some(protocol) = protocol.filter(|p| p.honours_message_format()) else {
+        return 2;
+    };
+    let own = MetadataVersion::parse(own).filter(|v| *v <= protocol);
+    own.or(MetadataVersion::parse(broker))
+        .map_or(2, MetadataVersion::record_version)
 }

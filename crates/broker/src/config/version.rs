@@ -88,6 +88,20 @@ impl MetadataVersion {
         VERSIONS.get(self.0).copied().unwrap_or("")
     }
 
+    /// The newest message format of that time: 0, 1 from 0.10.0 on, 2 from 0.11.0 on.
+    pub fn record_version(self) -> i8 {
+        match () {
+            () if self.at_least("0.11.0-IV0") => 2,
+            () if self.at_least("0.10.0-IV0") => 1,
+            () => 0,
+        }
+    }
+
+    /// Whether `message.format.version` still decides what is stored: from 3.0 on format v2 always is (KIP-724).
+    pub fn honours_message_format(self) -> bool {
+        !self.at_least("3.0-IV1")
+    }
+
     /// True if it is the named one or later. `other` must be one of Kafka's names.
     pub fn at_least(self, other: &str) -> bool {
         Self::parse(other).is_some_and(|other| self >= other)
@@ -114,5 +128,30 @@ mod tests {
         }
         assert!(MetadataVersion::parse("2.7").unwrap().at_least("2.7-IV0"));
         assert!(!MetadataVersion::parse("2.6").unwrap().at_least("2.7-IV0"));
+    }
+
+    #[test]
+    fn message_formats() {
+        for (name, format) in [
+            ("0.8.2", 0),
+            ("0.9.0", 0),
+            ("0.10.0-IV0", 1),
+            ("0.10.2", 1),
+            ("0.11.0-IV0", 2),
+            ("3.9", 2),
+        ] {
+            let version = MetadataVersion::parse(name).unwrap();
+            assert_eq!(version.record_version(), format, "{name}");
+        }
+        assert!(
+            MetadataVersion::parse("3.0-IV0")
+                .unwrap()
+                .honours_message_format()
+        );
+        assert!(
+            !MetadataVersion::parse("3.0")
+                .unwrap()
+                .honours_message_format()
+        );
     }
 }

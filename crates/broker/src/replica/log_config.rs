@@ -40,6 +40,7 @@ pub fn log_config(topic: &TopicConfig) -> Arc<LogConfig> {
         compact: topic.compact,
         delete: topic.delete,
         compression,
+        zstd: topic.zstd,
         gzip_level: topic.compression_gzip_level,
         lz4_level: topic.compression_lz4_level,
         zstd_level: topic.compression_zstd_level,
@@ -51,6 +52,6 @@ pub fn log_config(topic: &TopicConfig) -> Arc<LogConfig> {
         },
         timestamp_before_max_ms: topic.message_timestamp_before_max_ms,
         timestamp_after_max_ms: topic.message_timestamp_after_max_ms,
-        ..LogConfig::default()
+        magic: topic.record_version,
     })
 }

@@ -235,6 +235,10 @@ impl From<LogError> for Fault {
 }
 
 fn find(role: &Role, log: &mut PartitionLog, query: OffsetQuery) -> Result<FoundOffset, Fault> {
+    if log.config().magic == 0 && !matches!(query.timestamp, LATEST | EARLIEST) {
+        // Messages of format v0 have no timestamps to search by.
+        return Err(Fault::Code(ErrorCode::UnsupportedForMessageFormat));
+    }
     let end = end_for(log, query.limit.unwrap_or(ReadLimit::LogEnd));
     // A new leader's high watermark may lag behind what an earlier leader told: offsets would go backwards.
     let behind = role.is_leader && role.epoch_start > end && query.limit.is_some();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod fetching;
+mod formats;
 mod groups;
 mod offsets;
 mod producing;

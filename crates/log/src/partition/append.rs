@@ -295,6 +295,9 @@ impl PartitionLog {
         &mut self,
         batches: impl Iterator<Item = (Option<i32>, i64)>,
     ) -> Result<(), LogError> {
+        if !self.config.keeps_epochs() {
+            return Ok(());
+        }
         let dir = self.dir.clone();
         for (epoch, base_offset) in batches {
             match epoch {

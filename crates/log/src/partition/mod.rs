@@ -208,10 +208,28 @@ impl PartitionLog {
         &self.config
     }
 
-    /// Takes effect at the next append or pass.
+    /// Takes effect at the next append or pass. With another format to store, the leader epochs begin anew.
     pub fn update_config(&mut self, config: Arc<LogConfig>) {
         *self.rules = rules(&self.partition, &config);
-        self.config = config;
+        let before = std::mem::replace(&mut self.config, config);
+        if before.magic == self.config.magic {
+            return;
+        }
+        tracing::info!(
+            "{}: messages are stored in format v{} from now on, v{} before",
+            self.partition,
+            self.config.magic,
+            before.magic
+        );
+        if !self.config.keeps_epochs() {
+            let dropped = self.epochs.remove(&self.dir);
+            if let Err(error) = dropped {
+                tracing::warn!(
+                    "{}: {error}; it is removed at the next start",
+                    self.partition
+                );
+            }
+        }
     }
 
     /// From `partition.metadata`; none with topics older than topic ids.
@@ -372,6 +390,9 @@ impl PartitionLog {
     /// A replica that becomes leader notes its epoch before any record (controller.md B1).
     pub fn assign_epoch_start(&mut self, epoch: i32, offset: i64) -> Result<(), LogError> {
         self.check_online()?;
+        if !self.config.keeps_epochs() {
+            return Ok(());
+        }
         let dir = self.dir.clone();
         self.epochs.assign(&dir, epoch, offset).map(|_| ())
     }
@@ -435,6 +456,7 @@ fn rules(partition: &TopicPartition, config: &LogConfig) -> Rules {
             CompressionType::Producer => None,
             CompressionType::Codec(codec) => Some(codec),
         },
+        zstd: config.zstd,
         levels: Levels {
             gzip: config.gzip_level,
             lz4: config.lz4_level,

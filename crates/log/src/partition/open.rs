@@ -119,7 +119,15 @@ impl PartitionLog {
             };
         }
         let mut epochs_lost = false;
-        if listing.epochs {
+        if !self.config.keeps_epochs() {
+            if self.epochs.remove(&dir)? {
+                tracing::warn!(
+                    "{}: its leader epochs are dropped, since it stores messages of format v{}",
+                    self.partition,
+                    self.config.magic
+                );
+            }
+        } else if listing.epochs {
             match LeaderEpochCache::read(&dir) {
                 Ok(epochs) => self.epochs = epochs,
                 Err(error @ LogError::Corrupt { .. }) => {
@@ -204,13 +212,16 @@ impl PartitionLog {
                 _ => self.producers_at(base, options)?,
             };
             let epochs = &mut self.epochs;
+            let keeps_epochs = config.keeps_epochs();
             let Some(segment) = self.segments.get_mut(*at) else {
                 break;
             };
             let mut completed = Vec::new();
             let mut epochs_changed = false;
             let recovered = segment.recover(&config, |entry, aborted| {
-                if let Entry::V2(batch) = entry {
+                if let Entry::V2(batch) = entry
+                    && keeps_epochs
+                {
                     epochs_changed |=
                         epochs.note(batch.header.leader_epoch, batch.header.base_offset);
                 }

@@ -150,6 +150,13 @@ impl Run<'_> {
                 ),
             ));
         }
+        // Old formats have no place for headers; records are refused rather than robbed of them.
+        if records.iter().any(|r| !r.headers.is_empty()) {
+            return Err(Refused::new(
+                Fault::UnsupportedForMessageFormat,
+                format!("Magic v{} does not support record headers", rules.magic),
+            ));
+        }
         let old: Vec<_> = records
             .iter()
             .map(|r| LegacyRecord {
