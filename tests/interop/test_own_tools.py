@@ -2,11 +2,13 @@
 side by side with Apache Kafka 3.9.2's where those are on this machine."""
 
 import json
+import signal
 import subprocess
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from servers import BINARY, kafka_tool, wait_for
+from servers import BINARY, free_port, kafka_tool, wait_for
 
 
 @pytest.fixture
@@ -132,3 +134,36 @@ def test_committed_offsets_shown_from_the_internal_topic(own, topic):
 def test_a_closed_port_is_told(own):
     done = subprocess.run([BINARY, "topics", "--bootstrap-server", "nonsense", "--list"], capture_output=True, text=True)
     assert done.returncode == 1 and "host:port" in done.stderr
+
+
+# far more than any test waits: only the tool's own limit can end it
+PATIENT = ["--consumer-property", "default.api.timeout.ms=3600000", "--consumer-property", "request.timeout.ms=3600000"]
+
+
+def test_a_dead_server_is_told_and_given_up_in_the_time_given(tmp_path):
+    at = f"127.0.0.1:{free_port()}"
+    consume = [BINARY, "consume", "--bootstrap-server", at, "--topic", "t", "--timeout-ms", "500", *PATIENT]
+    done = subprocess.run(consume, capture_output=True, text=True, timeout=120)
+    refused, *rest = done.stderr.splitlines()
+    assert at in refused and "refused" in refused and "500 ms" in refused
+    assert rest == ["ERROR Error processing message, terminating consumer process: TimeoutException", "Processed a total of 0 messages"]
+    assert done.returncode == 0     # as Kafka's tool
+    properties = tmp_path / "client.properties"
+    properties.write_text("default.api.timeout.ms=500\n")
+    limits = {"topics": ["--list", "--command-config", properties], "configs": ["--describe", "--topic", "t", "--command-config", properties],
+              "groups": ["--list", "--timeout", "500"]}
+    for tool, limit in limits.items():
+        done = subprocess.run([BINARY, tool, "--bootstrap-server", at, *limit], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 1 and at in done.stdout + done.stderr and "refused" in done.stdout + done.stderr, done
+
+
+@pytest.mark.parametrize("group", [[], ["--group", "frozen"]])
+def test_a_silent_server_is_given_up_in_the_time_given(own_cluster, group):
+    server = own_cluster().start()
+    AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=60)
+    for p in server.processes:
+        p.send(signal.SIGSTOP)
+    consume = [BINARY, "consume", "--bootstrap-server", server.bootstrap, "--topic", "t", "--timeout-ms", "500", *PATIENT, *group]
+    done = subprocess.run(consume, capture_output=True, text=True, timeout=120)
+    assert done.stderr.splitlines() == ["ERROR Error processing message, terminating consumer process: TimeoutException",
+                                        "Processed a total of 0 messages"]

@@ -92,15 +92,35 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Finds the cluster's brokers through the first bootstrap server that answers; retries until the API timeout.
-    pub async fn connect(config: ClusterConfig) -> Result<Self, ClientError> {
+    /// Finds the cluster's brokers through the first bootstrap server that answers; retries until the API timeout, and
+    /// tells `failed` why each attempt failed.
+    pub async fn connect(
+        config: ClusterConfig,
+        failed: impl Fn(&ClientError),
+    ) -> Result<Self, ClientError> {
         let cluster = Cluster {
             config: Arc::new(config),
             state: Arc::default(),
         };
-        cluster
-            .retry(|| async { cluster.metadata(Some(&[])).await })
-            .await?;
+        let last = Mutex::new(None);
+        let attempt = || async {
+            let answer = cluster.metadata(Some(&[])).await;
+            answer.map(drop).inspect_err(|error| {
+                failed(error);
+                *last.lock() = Some(error.clone());
+            })
+        };
+        let patience = cluster.config.api_timeout;
+        // a server that takes the connection and is silent must not take longer than one that is not there
+        match tokio::time::timeout(patience, cluster.retry(attempt)).await {
+            Ok(done) => done?,
+            Err(_) => {
+                return Err(last.into_inner().unwrap_or_else(|| ClientError::NoBroker {
+                    bootstrap: cluster.config.bootstrap.join(","),
+                    reason: format!("no answer within {} ms", patience.as_millis()),
+                }));
+            }
+        }
         Ok(cluster)
     }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 async fn cluster() -> Cluster {
     let bootstrap = std::env::var("GRACCHUS_TEST_BOOTSTRAP").unwrap_or("127.0.0.1:9092".into());
-    Cluster::connect(ClusterConfig::new(&bootstrap))
+    Cluster::connect(ClusterConfig::new(&bootstrap), |_| ())
         .await
         .unwrap()
 }

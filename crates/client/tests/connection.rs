@@ -253,6 +253,25 @@ async fn a_cluster_that_cannot_be_reached_is_told_with_its_addresses() {
     drop(listener);
     let mut config = ClusterConfig::new(&address);
     config.api_timeout = Duration::from_millis(200);
-    let error = Cluster::connect(config).await.unwrap_err();
+    let told = std::cell::RefCell::new(Vec::new());
+    let error = Cluster::connect(config, |e| told.borrow_mut().push(e.to_string()))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains(&address), "{error}");
+    assert!(told.borrow().iter().all(|e| e.contains(&address)));
+    assert!(!told.borrow().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up_in_time() {
+    let (_listener, address) = listen().await;
+    let mut config = ClusterConfig::new(&address);
+    config.api_timeout = Duration::from_millis(100);
+    // far longer, as its default is
+    config.connection.request_timeout = Duration::from_secs(3600);
+    let error = Cluster::connect(config, |_| ()).await.unwrap_err();
+    assert!(
+        error.to_string().contains("no answer within 100 ms"),
+        "{error}"
+    );
 }

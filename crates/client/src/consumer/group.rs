@@ -334,7 +334,8 @@ impl Member {
     /// Tells the group; a static member stays until its session ends.
     pub(super) async fn leave(&mut self) {
         self.stop_heartbeat();
-        if !self.is_member() || self.identity.instance.is_some() {
+        // with an id it may be waiting to join
+        if self.identity.member.is_empty() || self.identity.instance.is_some() {
             return;
         }
         let leave = async {

@@ -226,7 +226,8 @@ impl Consumer {
         }
     }
 
-    /// The next records; none if there are none within `timeout`. Joining the group may take longer than that.
+    /// The next records; none if there are none within `timeout`. Joining the group may take longer than that. It may be
+    /// given up at any moment.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ConsumedRecord>, ClientError> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -276,28 +277,29 @@ impl Consumer {
     }
 
     async fn keep_membership(&mut self) -> Result<(), ClientError> {
-        let Some(mut member) = self.member.take() else {
+        let must_join = match &mut self.member {
+            Some(member) => member.must_join().await?,
+            None => false,
+        };
+        if !must_join {
+            return Ok(());
+        }
+        // the eager protocol: commit, give everything up, join
+        let offsets = self.consumed();
+        if self.config.auto_commit.is_some()
+            && let Some(member) = self.member.as_ref().filter(|m| m.is_member())
+            && let Err(e) = member.commit(&offsets).await
+        {
+            tracing::warn!(error = %e, "offsets could not be committed before the rebalance");
+        }
+        self.take_assignment(std::iter::empty());
+        // the member stays in place while it joins, so that a poll that is given up can still leave the group
+        let Some(member) = &mut self.member else {
             return Ok(());
         };
-        let result = async {
-            if !member.must_join().await? {
-                return Ok(());
-            }
-            // the eager protocol: commit, give everything up, join
-            if self.config.auto_commit.is_some() && member.is_member() {
-                let offsets = self.consumed();
-                if let Err(e) = member.commit(&offsets).await {
-                    tracing::warn!(error = %e, "offsets could not be committed before the rebalance");
-                }
-            }
-            self.take_assignment(std::iter::empty());
-            let assigned = member.join().await?;
-            self.take_assignment(assigned.into_iter().map(|tp| (tp, Position::UNKNOWN)));
-            Ok(())
-        }
-        .await;
-        self.member = Some(member);
-        result
+        let assigned = member.join().await?;
+        self.take_assignment(assigned.into_iter().map(|tp| (tp, Position::UNKNOWN)));
+        Ok(())
     }
 
     async fn look_up_positions(&mut self) -> Result<(), ClientError> {

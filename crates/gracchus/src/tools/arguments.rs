@@ -83,7 +83,7 @@ pub(super) fn is_true(properties: &Properties, key: &str) -> Option<bool> {
         .map(|v| v.trim().eq_ignore_ascii_case("true"))
 }
 
-/// Connects as the properties say; tells when that takes long.
+/// Connects as the properties say, for as long as `default.api.timeout.ms` allows; tells why it does not get there at once.
 pub(super) async fn connect(
     bootstrap: &str,
     properties: &Properties,
@@ -123,18 +123,17 @@ pub(super) async fn connect(
         config.retry_backoff = d;
     }
     let patience = config.api_timeout;
-    let connecting = Cluster::connect(config);
-    tokio::pin!(connecting);
-    tokio::select! {
-        done = &mut connecting => Ok(done?),
-        () = tokio::time::sleep(Duration::from_secs(2)) => {
+    // the first reason is told, for the rest of the wait repeats it
+    let told = std::cell::Cell::new(false);
+    let tell = |error: &gracchus_client::ClientError| {
+        if error.is_retriable() && !told.replace(true) {
             eprintln!(
-                "No broker could be reached at {bootstrap} yet; trying for {} s in all",
-                patience.as_secs()
+                "WARN {error}; trying again for {} ms in all",
+                patience.as_millis()
             );
-            Ok(connecting.await?)
         }
-    }
+    };
+    Ok(Cluster::connect(config, tell).await?)
 }
 
 /// Java's way to put a list of names from the command line into one regular expression over whole names.

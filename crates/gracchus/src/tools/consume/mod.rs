@@ -230,27 +230,82 @@ async fn execute(o: &Options, count: &mut u64) -> Result<(), Failure> {
     let formatter = Formatter::new(o.formatter.as_deref(), &look)?;
     let config = consumer_config(o, &settings)?;
     let begin = start(o)?;
+    let patience = patience(o);
+    let deadline = patience.map(|p| Instant::now() + p);
+    let ready = within(deadline, prepare(o, settings, &config, begin)).await?;
+    let Some((mut consumer, mut topics)) = ready else {
+        tell_timeout();
+        return Ok(());
+    };
+    let done = read(o, &formatter, &mut consumer, &mut topics, count).await;
+    // leaves the group in any case
+    let closing = consumer.close();
+    let closed = match patience {
+        // who asked for an end gets one, even from a server that is silent
+        Some(_) => tokio::time::timeout(CLOSE, closing).await.unwrap_or(Ok(())),
+        None => closing.await,
+    };
+    done?;
+    if config.group.is_some() {
+        closed?;
+    }
+    Ok(())
+}
+
+/// A poll without records ends after this long, to look for new partitions.
+const LOOK: Duration = Duration::from_millis(500);
+/// Leaving the group gets this long when there is a `--timeout-ms`.
+const CLOSE: Duration = Duration::from_secs(5);
+
+fn patience(o: &Options) -> Option<Duration> {
+    let ms = o.timeout_ms.and_then(|ms| u64::try_from(ms).ok());
+    ms.map(Duration::from_millis)
+}
+
+fn tell_timeout() {
+    eprintln!("ERROR Error processing message, terminating consumer process: TimeoutException");
+}
+
+/// None when the time is up, whatever it waits for: a record, the group, or a broker that can be reached.
+async fn within<T>(
+    deadline: Option<Instant>,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<Option<T>, Failure> {
+    let Some(deadline) = deadline else {
+        return work.await.map(Some);
+    };
+    match tokio::time::timeout_at(deadline, work).await {
+        Err(_) => Ok(None),
+        Ok(Err(Failure::Client(e))) if e.is_retriable() && Instant::now() >= deadline => Ok(None),
+        Ok(done) => done.map(Some),
+    }
+}
+
+/// Connects, and says what is to be read.
+async fn prepare<'a>(
+    o: &'a Options,
+    mut settings: Properties,
+    config: &ConsumerConfig,
+    begin: OffsetStart,
+) -> Result<(Consumer, Topics<'a>), Failure> {
+    if let Some(ms) = patience(o).map(|p| p.as_millis())
+        && number::<u128>(&settings, "default.api.timeout.ms")?.unwrap_or(60_000) > ms
+    {
+        settings.insert("default.api.timeout.ms".into(), ms.to_string());
+    }
     let cluster = connect(&o.bootstrap_server, &settings, "console-consumer").await?;
-    let grouped = config.group.is_some();
     let mut consumer = Consumer::new(cluster.clone(), config.clone());
     let mut topics = Topics::new(o, &cluster, config.allow_auto_create)?;
     if let (Some(topic), Some(partition)) = (&o.topic, o.partition) {
         let tp = TopicPartition::new(topic, partition);
-        let offset = offset(&Admin::new(cluster.clone()), &tp, begin).await?;
+        let offset = offset(&Admin::new(cluster), &tp, begin).await?;
         consumer.assign(&[(tp, Some(offset))]);
         topics.fixed = true;
-    } else if grouped {
+    } else if config.group.is_some() {
         consumer.subscribe(&topics.names().await?)?;
         topics.fixed = true;
     }
-    let done = read(o, &formatter, &mut consumer, &mut topics, count).await;
-    // leaves the group in any case
-    let closed = consumer.close().await;
-    done?;
-    if grouped {
-        closed?;
-    }
-    Ok(())
+    Ok((consumer, topics))
 }
 
 async fn offset(admin: &Admin, tp: &TopicPartition, begin: OffsetStart) -> Result<i64, Failure> {
@@ -271,7 +326,7 @@ async fn offset(admin: &Admin, tp: &TopicPartition, begin: OffsetStart) -> Resul
 /// The partitions to read without a group: those of the topics as they are, and as they become.
 struct Topics<'a> {
     o: &'a Options,
-    cluster: &'a Cluster,
+    cluster: Cluster,
     filter: Option<regex::Regex>,
     create: bool,
     /// Assigned otherwise.
@@ -281,11 +336,11 @@ struct Topics<'a> {
 }
 
 impl<'a> Topics<'a> {
-    fn new(o: &'a Options, cluster: &'a Cluster, create: bool) -> Result<Self, Failure> {
+    fn new(o: &'a Options, cluster: &Cluster, create: bool) -> Result<Self, Failure> {
         let pattern = o.include.as_deref().or(o.whitelist.as_deref());
         Ok(Topics {
             o,
-            cluster,
+            cluster: cluster.clone(),
             filter: pattern.map(name_filter).transpose()?,
             create,
             fixed: false,
@@ -363,30 +418,25 @@ async fn read(
     count: &mut u64,
 ) -> Result<(), Failure> {
     let mut stop = std::pin::pin!(stopped());
-    let patience = o
-        .timeout_ms
-        .and_then(|ms| u64::try_from(ms).ok())
-        .map(Duration::from_millis);
+    let patience = patience(o);
     let mut quiet_since = Instant::now();
     let mut out = BufWriter::new(std::io::stdout());
     while o.max_messages.is_none_or(|max| *count < max) {
-        topics.look(consumer).await?;
-        let wait = patience.map_or(Duration::from_millis(500), |p| {
-            p.saturating_sub(quiet_since.elapsed())
-                .min(Duration::from_millis(500))
-        });
+        let deadline = patience.map(|p| quiet_since + p);
+        let next = async {
+            topics.look(consumer).await?;
+            Ok(consumer.poll(LOOK).await?)
+        };
         let records = tokio::select! {
             biased;
             () = &mut stop => break,
-            records = consumer.poll(wait) => records?,
+            records = within(deadline, next) => records?,
+        };
+        let Some(records) = records else {
+            tell_timeout();
+            break;
         };
         if records.is_empty() {
-            if patience.is_some_and(|p| quiet_since.elapsed() >= p) {
-                eprintln!(
-                    "ERROR Error processing message, terminating consumer process: TimeoutException"
-                );
-                break;
-            }
             continue;
         }
         for r in &records {

@@ -59,8 +59,8 @@ struct Options {
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// How long to wait for answers, ms
-    #[arg(long, value_name = "MS")]
-    timeout: Option<u64>,
+    #[arg(long, value_name = "MS", default_value_t = 5000)]
+    timeout: u64,
     /// With --describe: the group's members
     #[arg(long, requires = "describe", conflicts_with_all = ["offsets", "state"])]
     members: bool,
@@ -157,9 +157,7 @@ async fn execute(o: &Options) -> Result<(), Failure> {
         Some(path) => properties_file(path)?,
         None => Properties::new(),
     };
-    if let Some(ms) = o.timeout {
-        properties.insert("default.api.timeout.ms".into(), ms.to_string());
-    }
+    properties.insert("default.api.timeout.ms".into(), o.timeout.to_string());
     let admin = Admin::new(connect(&o.bootstrap_server, &properties, "gracchus-groups").await?);
     if o.list {
         list(o, &admin).await
