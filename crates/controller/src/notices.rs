@@ -112,18 +112,32 @@ impl Controller {
         );
     }
 
+    /// A broker names the replicas whose directory failed; one that it takes a role for works again.
     pub(crate) fn leader_and_isr_answered(
         &mut self,
         broker_id: i32,
         partitions: Vec<(PartitionKey, ErrorCode)>,
     ) {
-        let failed: Vec<PartitionKey> = partitions
-            .into_iter()
-            .filter(|(_, e)| *e == ErrorCode::KafkaStorageError)
-            .map(|(key, _)| key)
-            .filter(|key| self.cx.offline_dirs.insert((broker_id, key.clone())))
-            .collect();
-        if failed.is_empty() {
+        let mut failed = Vec::new();
+        let mut works_again = false;
+        for (key, error) in partitions {
+            match error {
+                ErrorCode::KafkaStorageError => {
+                    if self.cx.offline_dirs.insert((broker_id, key.clone())) {
+                        failed.push(key);
+                    }
+                }
+                ErrorCode::None if !self.cx.offline_dirs.is_empty() => {
+                    if self.cx.offline_dirs.remove(&(broker_id, key.clone())) {
+                        tracing::info!("the replica of {key} on broker {broker_id} works again");
+                        self.batch_metadata(&key);
+                        works_again = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if failed.is_empty() && !works_again {
             return;
         }
         let led: Vec<PartitionKey> = failed
@@ -136,12 +150,23 @@ impl Controller {
             })
             .cloned()
             .collect();
+        for key in &failed {
+            self.batch_metadata(key);
+        }
         let cuts = failed.into_iter().map(|key| (key, broker_id)).collect();
         self.elect_leaders(
             led,
             Strategy::Offline,
             0,
-            Box::new(move |me| me.cut_replicas(cuts, Controller::flush)),
+            Box::new(move |me| {
+                me.cut_replicas(cuts, move |me| {
+                    if works_again {
+                        me.bring_online(Controller::flush);
+                    } else {
+                        me.flush();
+                    }
+                });
+            }),
         );
     }
 

@@ -201,6 +201,7 @@ pub async fn start(
     broker
         .replicas
         .set_observers(vec![Arc::new(broker.groups.clone())]);
+    crate::replica::storage_news::start(&broker);
     broker.replicas.start(&tasks, &shutdown);
 
     // the network: requests are taken from here on

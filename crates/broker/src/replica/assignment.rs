@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::isr::Follower;
 use super::log_config::log_config;
-use super::manager::{Hosted, ReplicaManager};
+use super::manager::{Hosted, ReplicaManager, StorageNews, Unopened};
 use super::partition::{Partition, report};
 
 /// A StopReplica's leader epoch while the topic is being deleted: stops whatever the epoch here.
@@ -113,7 +113,7 @@ impl ReplicaManager {
         let partition = match self.hosted(&id.topic, id.partition) {
             Some(Hosted::Offline) => return Err(ErrorCode::KafkaStorageError),
             Some(Hosted::Online(partition)) => partition,
-            None => {
+            Some(Hosted::Unopened(_)) | None => {
                 // A log from before a restart may belong to an earlier topic of the same name.
                 let known = self.logs.get(id).and_then(|log| log.lock().topic_id());
                 if !is_consistent(*topic_id, known) {
@@ -150,12 +150,7 @@ impl ReplicaManager {
         let log = match self.open_log(id, state.is_new, *topic_id, now_ms) {
             Ok(log) => log,
             Err(error) => {
-                tracing::error!(partition = %id, %error, "the log cannot be opened: the partition is offline");
-                if error.takes_dir_offline() {
-                    self.logs.handle_error(&error);
-                    self.take_dirs_offline();
-                }
-                self.hosted.write().insert(id.clone(), Hosted::Offline);
+                self.cannot_open(id, &error, state.is_new, *topic_id);
                 return Err(error.error_code());
             }
         };
@@ -164,6 +159,68 @@ impl ReplicaManager {
             .write()
             .insert(id.clone(), Hosted::Online(partition.clone()));
         Ok(Some(partition))
+    }
+
+    /// A directory that failed is out until the restart, as in Kafka. Want of space or of file descriptors passes: the
+    /// log is tried again ([`Self::retry_unopened`]).
+    fn cannot_open(&self, id: &TopicPartition, error: &LogError, is_new: bool, topic_id: Uuid) {
+        if error.takes_dir_offline() {
+            self.logs.handle_error(error);
+            self.take_dirs_offline();
+        }
+        let hosted = if error.is_out_of_space() || error.is_out_of_files() {
+            tracing::error!(partition = %id, %error, "the log cannot be opened for now: the partition is offline until it can");
+            Hosted::Unopened(Unopened {
+                is_new,
+                topic_id,
+                opened: false,
+            })
+        } else {
+            tracing::error!(partition = %id, %error, "the log cannot be opened: the partition is offline");
+            Hosted::Offline
+        };
+        self.hosted.write().insert(id.clone(), hosted);
+    }
+
+    /// Opens the logs that could not be opened when they were assigned; at the first that still cannot the rest waits for
+    /// the next call. The controller is told, and gives them their roles again.
+    pub fn retry_unopened(&self, now_ms: i64) {
+        // No role may change meanwhile.
+        let _seen = self.controller_epoch.lock();
+        let waiting: Vec<(TopicPartition, Unopened)> = {
+            let hosted = self.hosted.read();
+            let waiting = hosted.iter().filter_map(|(id, hosted)| match hosted {
+                Hosted::Unopened(unopened) if !unopened.opened => Some((id.clone(), *unopened)),
+                _ => None,
+            });
+            waiting.collect()
+        };
+        let mut opened = 0usize;
+        for (id, unopened) in waiting {
+            match self.open_log(&id, unopened.is_new, unopened.topic_id, now_ms) {
+                Ok(_) => {
+                    opened += 1;
+                    let unopened = Unopened {
+                        opened: true,
+                        ..unopened
+                    };
+                    self.hosted.write().insert(id, Hosted::Unopened(unopened));
+                }
+                Err(error) => {
+                    let passes = error.is_out_of_space() || error.is_out_of_files();
+                    if passes {
+                        break;
+                    }
+                    self.cannot_open(&id, &error, unopened.is_new, unopened.topic_id);
+                }
+            }
+        }
+        if opened > 0 {
+            tracing::info!(
+                "{opened} logs that could not be opened before are open; asking the controller for their roles"
+            );
+            self.tell_storage_news(StorageNews::LogsOpened);
+        }
     }
 
     fn new_partition(&self, id: &TopicPartition) -> Arc<Partition> {
@@ -307,7 +364,10 @@ impl ReplicaManager {
                     partition.waiters.wake();
                 }
             }
-            None => {}
+            Some(Hosted::Unopened(_)) if stop.delete => {
+                self.hosted.write().remove(&stop.id);
+            }
+            Some(Hosted::Unopened(_)) | None => {}
         }
         let epoch = (stop.leader_epoch >= 0).then_some(stop.leader_epoch);
         for observer in self.observers() {

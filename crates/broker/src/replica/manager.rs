@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_log::{LogError, LogManager, TopicPartition};
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::{Mutex, RwLock};
@@ -22,13 +22,35 @@ pub trait LeadershipObserver: Send + Sync {
     fn lost_leadership(&self, partition: &TopicPartition, leader_epoch: Option<i32>);
 }
 
-type DirFailure = Box<dyn Fn(&std::path::Path) + Send + Sync>;
+/// What happened to the log directories, for the controller to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StorageNews {
+    /// One failed; others work.
+    DirFailed,
+    /// None works any more.
+    AllDirsFailed,
+    /// Logs that could not be opened for want of space or file descriptors are open now: their roles are asked for anew.
+    LogsOpened,
+}
+
+type TellStorageNews = Box<dyn Fn(StorageNews) + Send + Sync>;
 
 #[derive(Clone)]
 pub(crate) enum Hosted {
     Online(Arc<Partition>),
     /// In a log directory that failed.
     Offline,
+    /// Assigned, but the disk was full or the process out of file descriptors when its log was to be opened.
+    Unopened(Unopened),
+}
+
+/// How to open the log when it can be.
+#[derive(Clone, Copy)]
+pub(crate) struct Unopened {
+    pub(crate) is_new: bool,
+    pub(crate) topic_id: Uuid,
+    /// Done, and told; the controller's next LeaderAndIsr gives the role.
+    pub(crate) opened: bool,
 }
 
 /// Looks a partition up without an allocation: hashes as [`TopicPartition`] does.
@@ -60,8 +82,7 @@ pub struct ReplicaManager {
     pub(crate) checkpoints_high_watermarks: AtomicBool,
     pub(crate) sessions: FetchSessions,
     observers: OnceLock<Vec<Arc<dyn LeadershipObserver>>>,
-    /// Called with each log directory that failed, once.
-    dir_failure: OnceLock<DirFailure>,
+    storage_news: OnceLock<TellStorageNews>,
 }
 
 impl ReplicaManager {
@@ -83,7 +104,7 @@ impl ReplicaManager {
             checkpoints_high_watermarks: AtomicBool::new(false),
             sessions: FetchSessions::new(usize::try_from(slots).unwrap_or(0)),
             observers: OnceLock::new(),
-            dir_failure: OnceLock::new(),
+            storage_news: OnceLock::new(),
         }
     }
 
@@ -94,10 +115,16 @@ impl ReplicaManager {
         }
     }
 
-    /// What is done about a failed log directory (the notice to the controller); set once.
-    pub fn on_dir_failure(&self, tell: impl Fn(&std::path::Path) + Send + Sync + 'static) {
-        if self.dir_failure.set(Box::new(tell)).is_err() {
-            tracing::error!("the handler of failed directories is set already");
+    /// What is done about news of the log directories (the notice to the controller); set once.
+    pub fn on_storage_news(&self, tell: impl Fn(StorageNews) + Send + Sync + 'static) {
+        if self.storage_news.set(Box::new(tell)).is_err() {
+            tracing::error!("the handler of news of the log directories is set already");
+        }
+    }
+
+    pub(crate) fn tell_storage_news(&self, news: StorageNews) {
+        if let Some(tell) = self.storage_news.get() {
+            tell(news);
         }
     }
 
@@ -124,7 +151,9 @@ impl ReplicaManager {
     pub fn partition(&self, topic: &str, partition: i32) -> Result<Arc<Partition>, ErrorCode> {
         match self.hosted.read().get(&Name(topic, partition)) {
             Some(Hosted::Online(found)) => return Ok(found.clone()),
-            Some(Hosted::Offline) => return Err(ErrorCode::KafkaStorageError),
+            Some(Hosted::Offline | Hosted::Unopened(_)) => {
+                return Err(ErrorCode::KafkaStorageError);
+            }
             None => {}
         }
         if self
@@ -144,7 +173,7 @@ impl ReplicaManager {
         let hosted = self.hosted.read();
         let online = hosted.values().filter_map(|hosted| match hosted {
             Hosted::Online(partition) => Some(partition.clone()),
-            Hosted::Offline => None,
+            Hosted::Offline | Hosted::Unopened(_) => None,
         });
         online.collect()
     }
@@ -155,7 +184,7 @@ impl ReplicaManager {
         for hosted in self.hosted.read().values() {
             counts.hosted += 1;
             match hosted {
-                Hosted::Offline => counts.offline += 1,
+                Hosted::Offline | Hosted::Unopened(_) => counts.offline += 1,
                 Hosted::Online(partition) => {
                     let role = partition.role();
                     counts.led += usize::from(role.is_leader);
@@ -202,9 +231,11 @@ impl ReplicaManager {
                     }
                 }
             }
-            if let Some(tell) = self.dir_failure.get() {
-                tell(&dir);
-            }
+            self.tell_storage_news(if self.logs.online_dirs().is_empty() {
+                StorageNews::AllDirsFailed
+            } else {
+                StorageNews::DirFailed
+            });
         }
     }
 
@@ -246,7 +277,7 @@ pub struct PartitionCounts {
     pub led: usize,
     /// Led here with fewer in-sync replicas than assigned ones.
     pub under_replicated: usize,
-    /// In failed directories.
+    /// In failed directories, or not to be opened for want of space or file descriptors.
     pub offline: usize,
 }
 

@@ -26,9 +26,11 @@ pub mod partition;
 pub mod periodic;
 /// Fetch sessions (KIP-227).
 pub mod session;
+/// News of the log directories, for the controller.
+pub mod storage_news;
 /// Parked requests.
 pub mod waiters;
 
 pub use append::{AppendFailure, AppendOutcome};
-pub use manager::{LeadershipObserver, ReplicaManager};
+pub use manager::{LeadershipObserver, ReplicaManager, StorageNews};
 pub use partition::Partition;

@@ -13,6 +13,8 @@ use crate::config::Change;
 
 /// Idle logs are looked for so often.
 const IDLE_EVERY: Duration = Duration::from_secs(5);
+/// Logs that could not be opened for want of space or file descriptors are tried so often.
+const UNOPENED_EVERY: Duration = Duration::from_secs(5);
 /// Deleted files are looked for so often; `file.delete.delay.ms` decides when they go.
 const FILE_DELETION_EVERY: Duration = Duration::from_secs(1);
 
@@ -62,6 +64,9 @@ impl ReplicaManager {
             if m.checkpoints_high_watermarks.load(Ordering::Acquire) {
                 m.logs.checkpoint_high_watermarks();
             }
+        });
+        timer(UNOPENED_EVERY, UNOPENED_EVERY, |m| {
+            m.retry_unopened(now_ms());
         });
         timer(FILE_DELETION_EVERY, FILE_DELETION_EVERY, |m| {
             m.logs.run_file_deletion_once(now_ms());

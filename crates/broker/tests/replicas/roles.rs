@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gracchus_broker::api::{leader_and_isr, stop_replica};
-use gracchus_broker::replica::LeadershipObserver;
+use gracchus_broker::replica::{LeadershipObserver, StorageNews};
 use gracchus_kafka_proto::messages::leader_and_isr_request::LeaderAndIsrTopicState;
 use gracchus_kafka_proto::messages::stop_replica_request::{
     StopReplicaPartitionState, StopReplicaPartitionV0, StopReplicaTopicState, StopReplicaTopicV1,
@@ -13,7 +13,7 @@ use gracchus_kafka_proto::{ApiKey, ErrorCode, Uuid};
 use gracchus_log::TopicPartition;
 use parking_lot::Mutex;
 
-use crate::rig::{ME, Rig, TOPIC_ID, batch, context, error, values};
+use crate::rig::{ME, NOW, Rig, TOPIC_ID, batch, context, error, values};
 
 fn assigning(controller_epoch: i32, leader_epoch: i32, id: Uuid) -> LeaderAndIsrRequest {
     LeaderAndIsrRequest {
@@ -295,7 +295,7 @@ async fn a_failed_log_directory() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = told.clone();
     rig.replicas
-        .on_dir_failure(move |dir| tell.lock().push(dir.to_path_buf()));
+        .on_storage_news(move |news| tell.lock().push(news));
     let broken = gracchus_log::LogError::Io {
         op: "write",
         path: rig.dir.path().join("t-0/00000000000000000000.log"),
@@ -303,7 +303,7 @@ async fn a_failed_log_directory() {
     };
     rig.replicas.logs().handle_error(&broken);
     rig.replicas.take_dirs_offline();
-    assert_eq!(*told.lock(), [rig.dir.path()]);
+    assert_eq!(*told.lock(), [StorageNews::AllDirsFailed]);
     assert_eq!(*heard.0.lock(), ["t-0 lost None"]);
 
     let storage = ErrorCode::KafkaStorageError;
@@ -322,4 +322,52 @@ async fn a_failed_log_directory() {
     rig.know("u", Uuid::from_bytes([2; 16]), ME, 1, &[ME]);
     let state = Rig::state(ME, 1, &[ME], &[ME]);
     assert_eq!(rig.assign("u", Uuid::from_bytes([2; 16]), state), storage);
+}
+
+/// The log of the topic cannot be opened, once: what is written first goes to /dev/full, which says ENOSPC.
+fn fill_disk(rig: &Rig, topic: &str) {
+    let dir = rig.dir.path().join(format!("{topic}-0"));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("partition.metadata"), "torn").unwrap();
+    std::os::unix::fs::symlink("/dev/full", dir.join("partition.metadata.tmp")).unwrap();
+}
+
+#[tokio::test]
+async fn a_full_disk_dooms_no_partition() {
+    let rig = Rig::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = told.clone();
+    rig.replicas
+        .on_storage_news(move |news| tell.lock().push(news));
+    let storage = ErrorCode::KafkaStorageError;
+    fill_disk(&rig, "t");
+    assert_eq!(rig.lead("t", 1, &[ME], &[ME]), storage);
+    let refused = rig.produce("t", batch(&["a"])).await;
+    assert_eq!(error(refused.error_code), storage);
+    assert_eq!(rig.replicas.counts().offline, 1);
+    fill_disk(&rig, "t");
+    rig.replicas.retry_unopened(NOW);
+    assert_eq!(*told.lock(), []);
+
+    rig.replicas.retry_unopened(NOW);
+    rig.replicas.retry_unopened(NOW);
+    assert_eq!(*told.lock(), [StorageNews::LogsOpened], "told once");
+    // The controller gives the same role again.
+    assert_eq!(rig.lead("t", 1, &[ME], &[ME]), ErrorCode::None);
+    assert_eq!(rig.produce("t", batch(&["a"])).await.base_offset, 0);
+
+    // The controller may be first, too.
+    fill_disk(&rig, "u");
+    assert_eq!(rig.lead("u", 1, &[ME], &[ME]), storage);
+    assert_eq!(rig.lead("u", 1, &[ME], &[ME]), ErrorCode::None);
+
+    // Deleted while it waits: nothing is left to be tried.
+    fill_disk(&rig, "v");
+    assert_eq!(rig.lead("v", 1, &[ME], &[ME]), storage);
+    let mut request = stopping(-2, true);
+    request.topic_states[0].topic_name = "v".into();
+    assert_eq!(stop(&rig, 4, request).await, ErrorCode::None);
+    rig.replicas.retry_unopened(NOW);
+    assert_eq!(told.lock().len(), 1);
+    assert_eq!(rig.replicas.counts().offline, 0);
 }

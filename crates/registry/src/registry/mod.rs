@@ -1,12 +1,14 @@
 //! Typed reads and writes of Kafka's znodes over one ZooKeeper session.
 //!
 //! [`batch`] runs plain operations pipelined and sends them again after a lost connection; the others say them in Kafka's
-//! terms: [`tree`] (paths made at start), [`brokers`], [`topics`], [`configs`], [`election`], [`producer_ids`].
+//! terms: [`tree`] (paths made at start), [`brokers`], [`topics`], [`configs`], [`election`], [`notices`],
+//! [`producer_ids`].
 
 mod batch;
 mod brokers;
 mod configs;
 mod election;
+mod notices;
 mod producer_ids;
 mod topics;
 mod tree;
