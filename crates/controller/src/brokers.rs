@@ -6,7 +6,7 @@ use gracchus_registry::op::{ZkError, ZkOp};
 use gracchus_registry::paths;
 
 use crate::action::Action;
-use crate::context::{LiveBroker, PartitionKey, PartitionPhase};
+use crate::context::{LiveBroker, PartitionPhase};
 use crate::machine::Controller;
 use crate::takeover::{children, live_broker};
 
@@ -110,25 +110,9 @@ impl Controller {
                 partition.phase = PartitionPhase::Offline;
             }
         }
-        let members: Vec<(PartitionKey, i32)> = self
-            .cx
-            .keys()
-            .into_iter()
-            .flat_map(|key| {
-                let isr = self
-                    .cx
-                    .partition(&key)
-                    .and_then(|p| p.leader_isr.as_ref())
-                    .map(|l| l.state.isr.clone());
-                isr.unwrap_or_default()
-                    .into_iter()
-                    .filter(|b| gone.contains(b))
-                    .map(move |b| (key.clone(), b))
-                    .collect::<Vec<_>>()
-            })
-            .collect();
         self.bring_online(move |me| {
             // the election took the dead out of the ISRs it wrote; what is left is cut here
+            let members = me.cx.isr_members(|broker| gone.contains(&broker));
             me.cut_replicas(members, |me| {
                 if me.batch.is_empty() {
                     me.batch
@@ -199,18 +183,24 @@ impl Controller {
                     .metadata_brokers
                     .extend(me.cx.brokers.keys().copied());
                 // the new link does not have what still waited in the old one
-                me.batch
-                    .metadata_partitions
-                    .extend(me.cx.keys_where(|_, p| p.leader_isr.is_some()));
-                me.batch_replicas_of(id);
-                me.flush();
-                for deletion in me.cx.deletions.values_mut() {
-                    if deletion.waiting.iter().any(|(_, broker)| *broker == id) {
-                        deletion.started = false;
-                    }
-                }
-                me.process_deletions(|_| {});
+                me.tell_anew(id);
             },
         );
+    }
+
+    /// Everything that a live broker has to know, and the deletions that it has not answered.
+    pub(crate) fn tell_anew(&mut self, id: i32) {
+        self.batch.metadata_brokers.insert(id);
+        self.batch
+            .metadata_partitions
+            .extend(self.cx.keys_where(|_, p| p.leader_isr.is_some()));
+        self.batch_replicas_of(id);
+        self.flush();
+        for deletion in self.cx.deletions.values_mut() {
+            if deletion.waiting.iter().any(|(_, broker)| *broker == id) {
+                deletion.started = false;
+            }
+        }
+        self.process_deletions(|_| {});
     }
 }

@@ -101,6 +101,8 @@ pub struct Deletion {
     pub started: bool,
     /// A replica could not be deleted, or its broker is gone: wait for that broker.
     pub blocked_by: BTreeSet<i32>,
+    /// The topic's node can't be read; said once.
+    pub is_unreadable: bool,
 }
 
 /// The cache of an active controller; empty otherwise.
@@ -141,6 +143,20 @@ impl Context {
             }
         }
         keys
+    }
+
+    /// The ISR members that `matches` accepts, with their partitions.
+    pub fn isr_members(&self, matches: impl Fn(i32) -> bool) -> Vec<(PartitionKey, i32)> {
+        let mut members = Vec::new();
+        for (name, topic) in &self.topics {
+            for (number, partition) in &topic.partitions {
+                let isr = partition.leader_isr.iter().flat_map(|l| &l.state.isr);
+                for broker in isr.filter(|b| matches(**b)) {
+                    members.push((PartitionKey::new(name, *number), *broker));
+                }
+            }
+        }
+        members
     }
 
     pub fn is_alive(&self, broker: i32) -> bool {

@@ -30,26 +30,15 @@ impl Controller {
         &mut self,
         then: impl FnOnce(&mut Controller) + Send + 'static,
     ) {
-        let void: Vec<String> = self
+        let enabled = self.config.delete_topic_enable;
+        let unknown: Vec<String> = self
             .cx
             .deletions
             .keys()
-            .filter(|t| !self.config.delete_topic_enable || !self.cx.topics.contains_key(*t))
+            .filter(|t| !enabled || !self.cx.topics.contains_key(*t))
             .cloned()
             .collect();
-        if !void.is_empty() {
-            let why = if self.config.delete_topic_enable {
-                "there is no such topic"
-            } else {
-                "delete.topic.enable is false"
-            };
-            tracing::warn!("requests to delete {} are dropped: {why}", shown(&void));
-        }
-        for topic in &void {
-            self.cx.deletions.remove(topic);
-        }
-        let enabled = self.config.delete_topic_enable;
-        let reads = void.iter().map(|t| ZkOp::get(paths::topic(t))).collect();
+        let reads = unknown.iter().map(|t| ZkOp::get(paths::topic(t))).collect();
         self.zk(reads, move |me, results| {
             let fence = me.fence();
             let delete = |path: String| {
@@ -62,18 +51,46 @@ impl Controller {
                 )
             };
             let mut ops = Vec::new();
-            for (topic, result) in void.iter().zip(&results) {
-                // a controller that died between the topic's node and the request left the configuration behind
-                if enabled && matches!(result, Err(f) if f.error == ZkError::NoNode) {
-                    ops.push(delete(paths::topic_config(topic)));
+            let mut dropped = Vec::new();
+            for (topic, result) in unknown.into_iter().zip(&results) {
+                let is_gone = matches!(result, Err(f) if f.error == ZkError::NoNode);
+                if enabled && !is_gone {
+                    me.keep_deletion(&topic);
+                    continue;
                 }
-                ops.push(delete(paths::delete_topic(topic)));
+                // a controller that died between the topic's node and the request left the configuration behind
+                if enabled {
+                    ops.push(delete(paths::topic_config(&topic)));
+                }
+                ops.push(delete(paths::delete_topic(&topic)));
+                me.cx.deletions.remove(&topic);
+                dropped.push(topic);
+            }
+            if !dropped.is_empty() {
+                let why = if enabled {
+                    "there is no such topic"
+                } else {
+                    "delete.topic.enable is false"
+                };
+                tracing::warn!("requests to delete {} are dropped: {why}", shown(&dropped));
             }
             me.zk_fenced(ops, |me, _| {
                 me.start_deletions();
                 me.finish_deletions(then);
             });
         });
+    }
+
+    /// The topic is there but its node can't be read, so nobody knows where its replicas are.
+    fn keep_deletion(&mut self, topic: &str) {
+        if let Some(deletion) = self.cx.deletions.get_mut(topic)
+            && !std::mem::replace(&mut deletion.is_unreadable, true)
+        {
+            tracing::error!(
+                "the deletion of {topic} waits until {} can be read: repair that node, or delete it",
+                paths::topic(topic)
+            );
+        }
     }
 
     fn start_deletions(&mut self) {

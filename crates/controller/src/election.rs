@@ -138,21 +138,29 @@ impl Controller {
             "a write was refused because /controller_epoch changed: another controller took over, or the node was edited"
         );
         self.resign();
-        self.zk(vec![ZkOp::get(paths::CONTROLLER)], |me, results| {
-            let names_me = match results.first() {
-                Some(Ok(ZkReply::Data { data, .. })) => {
-                    ControllerZnode::parse(data.as_deref().unwrap_or_default())
-                        .is_ok_and(|z| z.broker_id == me.config.broker_id)
-                }
-                _ => false,
+        let ops = vec![
+            ZkOp::get(paths::CONTROLLER),
+            ZkOp::get(paths::CONTROLLER_EPOCH),
+        ];
+        self.zk(ops, |me, results| {
+            let [
+                Ok(ZkReply::Data { data, .. }),
+                Ok(ZkReply::Data { stat, .. }),
+            ] = results.as_slice()
+            else {
+                return me.elect();
             };
+            let names_me = ControllerZnode::parse(data.as_deref().unwrap_or_default())
+                .is_ok_and(|z| z.broker_id == me.config.broker_id);
             if !names_me {
                 return me.elect();
             }
-            let ops = vec![ZkOp::Delete {
+            // only the node that was read: every later holder has raised the epoch
+            let step = MultiStep::Delete {
                 path: paths::CONTROLLER.into(),
                 version: ANY_VERSION,
-            }];
+            };
+            let ops = vec![ZkOp::fenced(stat.version, step)];
             me.zk(ops, |me, _| me.reelect_later());
         });
     }

@@ -51,6 +51,11 @@ pub enum Event {
         partitions: Vec<(PartitionKey, ErrorCode)>,
     },
 
+    /// A live broker did not take its requests; what waited for it is lost.
+    RequestsDropped {
+        broker_id: i32,
+    },
+
     // requests of brokers and clients
     AlterPartition {
         token: ApiToken,
@@ -75,7 +80,39 @@ pub enum Event {
     Stop,
 }
 
+/// What a watch event is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Watched {
+    Controller,
+    Brokers,
+    Broker(i32),
+    Topics,
+    Topic(String),
+    Deletions,
+    IsrNotices,
+    LogDirNotices,
+    PreferredElection,
+    Reassignment,
+}
+
 impl Event {
+    /// For a watch event, what it is about: one that waits covers later ones, since it is read only when its turn comes.
+    pub(crate) fn watched(&self) -> Option<Watched> {
+        Some(match self {
+            Event::ControllerChanged => Watched::Controller,
+            Event::BrokersChanged => Watched::Brokers,
+            Event::BrokerModified(id) => Watched::Broker(*id),
+            Event::TopicsChanged => Watched::Topics,
+            Event::TopicModified(topic) => Watched::Topic(topic.clone()),
+            Event::DeletionsRequested => Watched::Deletions,
+            Event::IsrNotices => Watched::IsrNotices,
+            Event::LogDirNotices => Watched::LogDirNotices,
+            Event::PreferredElectionRequested => Watched::PreferredElection,
+            Event::ReassignmentRequested => Watched::Reassignment,
+            _ => return None,
+        })
+    }
+
     /// The event of a one-shot watch on `path`, if the controller watches it.
     pub fn of_watch(path: &str) -> Option<Event> {
         Some(match path {

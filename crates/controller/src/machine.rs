@@ -1,6 +1,6 @@
 //! The event queue, continuations over ZooKeeper, and the term of office.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_registry::op::{ZkError, ZkOp, ZkResult};
@@ -8,9 +8,10 @@ use gracchus_registry::op::{ZkError, ZkOp, ZkResult};
 use crate::action::{Action, ApiResult};
 use crate::batch::Batch;
 use crate::context::Context;
-use crate::event::{Event, Timer};
+use crate::event::{Event, Timer, Watched};
 
-/// Events that may wait; beyond it API events are refused (watches are one-shot and so bounded by themselves).
+/// Events that may wait; beyond it API events are refused. The others are bounded by themselves: watch events by what is
+/// watched, answers by the requests sent.
 const QUEUE_MAX: usize = 100_000;
 /// Pause before an election is tried again after a failure, so that broken content never makes a hot loop.
 const ELECTION_PAUSE_MS: u64 = 1000;
@@ -59,6 +60,8 @@ pub struct Controller {
     /// The API event being worked on, and its answer should the term end first.
     serving: Option<(u64, ApiResult)>,
     queue: VecDeque<Event>,
+    /// What the watch events in the queue are about.
+    waiting: HashSet<Watched>,
     pending: Option<(u64, Continuation)>,
     next_token: u64,
     actions: Vec<Action>,
@@ -89,6 +92,7 @@ impl Controller {
             is_resting: false,
             serving: None,
             queue: VecDeque::new(),
+            waiting: HashSet::new(),
             pending: None,
             next_token: 1,
             actions: Vec::new(),
@@ -127,12 +131,21 @@ impl Controller {
                 self.session_expired();
                 self.is_candidate = false;
             }
-            event if self.queue.len() >= QUEUE_MAX => self.refuse(event),
-            event => self.queue.push_back(event),
+            event if refusal(&event).is_some() && self.queue.len() >= QUEUE_MAX => {
+                self.refuse(event);
+            }
+            event => {
+                if event.watched().is_none_or(|what| self.waiting.insert(what)) {
+                    self.queue.push_back(event);
+                }
+            }
         }
         while self.pending.is_none()
             && let Some(event) = self.queue.pop_front()
         {
+            if let Some(what) = event.watched() {
+                self.waiting.remove(&what);
+            }
             self.process(event);
         }
         std::mem::take(&mut self.actions)
@@ -175,6 +188,11 @@ impl Controller {
                 broker_id,
                 partitions,
             } => self.leader_and_isr_answered(broker_id, partitions),
+            Event::RequestsDropped { broker_id } => {
+                if self.cx.is_alive(broker_id) {
+                    self.tell_anew(broker_id);
+                }
+            }
             Event::AlterPartition {
                 token,
                 request,
@@ -289,6 +307,7 @@ impl Controller {
     fn session_expired(&mut self) {
         self.pending = None;
         self.is_candidate = false;
+        self.waiting.clear();
         for event in std::mem::take(&mut self.queue) {
             self.refuse(event);
         }

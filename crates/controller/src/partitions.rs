@@ -145,7 +145,8 @@ impl Controller {
         self.batch_leader_and_isr(&to, key, is_new);
     }
 
-    /// Elects leaders; partitions whose state changed under us are tried again.
+    /// Elects leaders. What is known of a partition's state decides first: it is written with its version, so that one that
+    /// changed under us is read and tried again.
     pub(crate) fn elect_leaders(
         &mut self,
         keys: Vec<PartitionKey>,
@@ -156,38 +157,46 @@ impl Controller {
         if keys.is_empty() || round > ROUNDS_MAX {
             return then(self);
         }
-        let reads = keys
+        let mut known = Vec::new();
+        let mut unread = Vec::new();
+        for key in keys {
+            let cached = self.cx.partition(&key).and_then(|p| p.leader_isr.clone());
+            match cached.filter(|_| round == 0) {
+                Some(cached) => known.push((key, cached)),
+                None => unread.push(key),
+            }
+        }
+        let reads = unread
             .iter()
             .map(|k| ZkOp::get(paths::partition_state(&k.topic, k.partition)))
             .collect();
         self.zk(reads, move |me, results| {
-            let mut known = Vec::new();
-            let mut unclean = BTreeSet::new();
-            for (key, result) in keys.into_iter().zip(&results) {
-                let Some(found) = leader_isr(&key, result) else {
-                    if !matches!(result, Ok(_) | Err(_))
-                        || matches!(result, Err(f) if f.error != ZkError::NoNode)
-                    {
-                        tracing::warn!("the state of {key} can't be read: {result:?}");
-                    }
-                    continue;
-                };
-                if found.state.controller_epoch > me.epoch() {
+            for (key, result) in unread.into_iter().zip(&results) {
+                match leader_isr(&key, result) {
+                    Some(found) => known.push((key, found)),
+                    None if matches!(result, Err(f) if f.error == ZkError::NoNode) => {}
+                    None => tracing::warn!("the state of {key} can't be read: {result:?}"),
+                }
+            }
+            let epoch = me.epoch();
+            known.retain(|(key, found)| {
+                let is_ours = found.state.controller_epoch <= epoch;
+                if !is_ours {
                     tracing::warn!(
                         "{key} was written by a controller of epoch {}, newer than ours",
                         found.state.controller_epoch
                     );
-                    continue;
                 }
-                let has_live_isr = found
-                    .state
-                    .isr
-                    .iter()
-                    .any(|b| me.cx.is_replica_online(*b, &key));
-                if strategy == Strategy::Offline && !has_live_isr {
-                    unclean.insert(key.topic.clone());
+                is_ours
+            });
+            let mut unclean = BTreeSet::new();
+            if strategy == Strategy::Offline {
+                for (key, found) in &known {
+                    let mut isr = found.state.isr.iter();
+                    if !isr.any(|b| me.cx.is_replica_online(*b, key)) {
+                        unclean.insert(key.topic.clone());
+                    }
                 }
-                known.push((key, found));
             }
             let topics: Vec<String> = unclean.into_iter().collect();
             let reads = topics

@@ -253,7 +253,6 @@ impl Controller {
         // the brokers must know each other before they are told of leaders
         self.batch.metadata_brokers.extend(brokers.iter().copied());
         self.flush();
-        let mut dead = Vec::new();
         for key in self.cx.keys() {
             let Some(partition) = self.cx.partition(&key) else {
                 continue;
@@ -263,14 +262,6 @@ impl Controller {
                 Some(l) if self.cx.is_alive(l.state.leader) => PartitionPhase::Online,
                 Some(_) => PartitionPhase::Offline,
             };
-            let isr = partition
-                .leader_isr
-                .iter()
-                .flat_map(|l| l.state.isr.iter().copied());
-            dead.extend(
-                isr.filter(|b| !self.cx.is_alive(*b))
-                    .map(|b| (key.clone(), b)),
-            );
             if let Some(partition) = self.cx.partition_mut(&key) {
                 partition.phase = phase;
             }
@@ -278,8 +269,11 @@ impl Controller {
         for broker in &brokers {
             self.batch_replicas_of(*broker);
         }
-        self.cut_replicas(dead, |me| {
-            me.bring_online(|me| {
+        // Kafka cuts first, which writes leader -1 and an epoch for it where the leader is dead; here the election's one
+        // write does both
+        self.bring_online(|me| {
+            let dead = me.cx.isr_members(|broker| !me.cx.is_alive(broker));
+            me.cut_replicas(dead, |me| {
                 me.flush();
                 me.process_deletions(Controller::preferred_election_requested);
             });

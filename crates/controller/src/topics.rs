@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use gracchus_kafka_proto::Uuid;
 use gracchus_registry::json::TopicAssignment;
 use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkOp, ZkReply};
 use gracchus_registry::paths;
 
-use crate::context::{PartitionKey, PartitionPhase};
+use crate::context::{PartitionKey, PartitionPhase, Topic};
 use crate::machine::Controller;
 use crate::takeover::{children, topic_of};
 
@@ -65,7 +66,10 @@ impl Controller {
                     }
                     me.batch_leader_and_isr(&replicas, &key, false);
                 }
-                me.bring_online(Controller::flush);
+                me.bring_online(|me| {
+                    me.flush();
+                    me.process_deletions(|_| {});
+                });
             });
         });
     }
@@ -82,8 +86,19 @@ impl Controller {
                 }
             };
             let deleting = me.cx.is_deleting(&topic);
+            let is_renewed = |known: &Topic| {
+                known.id != Uuid::ZERO && found.id != Uuid::ZERO && known.id != found.id
+            };
+            if me.cx.topics.get(&topic).is_some_and(is_renewed) {
+                tracing::warn!(
+                    "{} was deleted and made again by hand: brokers that have logs of the old topic refuse the new one until these are removed",
+                    paths::topic(&topic)
+                );
+                me.cx.topics.remove(&topic);
+                me.cx.offline_dirs.retain(|(_, key)| key.topic != topic);
+            }
             let Some(known) = me.cx.topics.get_mut(&topic) else {
-                // it could not be read before
+                // it could not be read before, or it is another topic now
                 me.cx.topics.insert(topic.clone(), found);
                 return me.adopted(vec![topic]);
             };

@@ -3,8 +3,9 @@
 
 mod support;
 
+use gracchus_controller::Event;
 use gracchus_registry::paths;
-use support::{Harness, config};
+use support::{Harness, Tick, config};
 
 #[test]
 fn the_first_election_on_an_empty_cluster() {
@@ -159,4 +160,37 @@ fn an_unreadable_epoch_is_waited_for() {
     h.fire_timers();
     h.settle();
     assert_eq!(h.members[&1].active, Some(8));
+}
+
+#[test]
+fn a_lost_fence_deletes_no_other_holders_node() {
+    let mut h = Harness::with_brokers(2);
+    h.zk.set(paths::CONTROLLER_EPOCH, "50");
+    h.create_topic("t", &[&[2, 1]]);
+    // up to the reading of /controller and its epoch, which still name broker 1
+    h.budget = Some(8);
+    assert!(!h.settle());
+    let other = r#"{"version":2,"brokerid":2,"timestamp":"1","kraftControllerEpoch":-1}"#;
+    h.zk.set(paths::CONTROLLER_EPOCH, "51");
+    h.zk.delete(paths::CONTROLLER);
+    h.zk.make(paths::CONTROLLER, Some(other));
+    h.budget = None;
+    h.settle();
+    assert_eq!(h.zk.data(paths::CONTROLLER).unwrap(), other);
+    assert!(h.active().is_empty());
+}
+
+#[test]
+fn no_flood_of_events_loses_a_watch() {
+    let mut h = Harness::with_brokers(2);
+    h.event(1, Event::TopicsChanged); // waits for ZooKeeper, and with it the rest
+    for _ in 0..100_001 {
+        h.event(1, Event::BrokersChanged);
+    }
+    h.create_topic("t", &[&[2, 1]]);
+    while !h.members[&1].inbox.is_empty() {
+        h.tick(Tick::Event(1));
+    }
+    h.settle();
+    assert_eq!(h.led("t", 0), (2, 0, vec![2, 1]));
 }

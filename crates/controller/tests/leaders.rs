@@ -3,7 +3,8 @@
 
 mod support;
 
-use gracchus_controller::Event;
+use gracchus_controller::{Event, PartitionKey};
+use gracchus_kafka_proto::ErrorCode;
 use gracchus_registry::paths;
 use support::{Harness, config};
 
@@ -150,16 +151,17 @@ fn the_topic_has_its_say_on_unclean_elections_before_the_broker() {
 }
 
 #[test]
-fn a_new_controller_cuts_its_dead_predecessor_then_elects() {
+fn a_new_controller_elects_in_place_of_its_dead_predecessor() {
     let mut h = Harness::with_brokers(2);
     h.create_topic("t", &[&[1, 2]]);
     h.settle();
     h.kill(1);
     h.start(config(3));
     h.settle();
-    // twice: without leader, then elected
-    assert_eq!(h.led("t", 0), (2, 2, vec![2]));
+    assert_eq!(h.led("t", 0), (2, 1, vec![2]));
     assert_eq!(h.state("t", 0).controller_epoch, 2);
+    let state = paths::partition_state("t", 0);
+    assert_eq!(h.zk.version(&state), 1, "one write, none without a leader");
 }
 
 #[test]
@@ -184,4 +186,54 @@ fn a_preferred_election_moves_the_leader_and_deletes_its_node() {
     h.settle();
     assert_eq!(h.led("t", 0), (1, 5, vec![1, 2]));
     assert!(!h.zk.exists(paths::PREFERRED_REPLICA_ELECTION));
+}
+
+#[test]
+fn a_new_controller_cuts_a_dead_follower_and_keeps_a_dead_last_member() {
+    let mut h = Harness::with_brokers(3);
+    h.create_topic("t", &[&[2, 1], &[1]]);
+    h.settle();
+    h.kill(1);
+    h.start(config(4));
+    h.settle();
+    assert_eq!(h.led("t", 0), (2, 1, vec![2]));
+    assert_eq!(h.led("t", 1), (-1, 1, vec![1]));
+}
+
+/// A broker whose directory failed, or could not be opened for a while, writes a notice and is asked for its replicas.
+#[test]
+fn replicas_in_a_failed_directory_lose_their_roles_and_get_them_back() {
+    let mut h = Harness::with_brokers(3);
+    h.create_topic("t", &[&[2, 3], &[2]]);
+    h.settle();
+    h.forget();
+    let notice = "/log_dir_event_notification/log_dir_event_0000000000";
+    h.answers = false;
+    h.zk.make(notice, Some(r#"{"version":1,"broker":2,"event":1}"#));
+    h.settle();
+    assert!(!h.zk.exists(notice));
+    let asked = "2 LeaderAndIsr t-0:2/0[2, 3] t-1:2/0[2]";
+    assert_eq!(h.requests()[0], asked);
+    let answer = |error| Event::LeaderAndIsrAnswered {
+        broker_id: 2,
+        partitions: vec![
+            (PartitionKey::new("t", 0), error),
+            (PartitionKey::new("t", 1), error),
+        ],
+    };
+    h.event(1, answer(ErrorCode::KafkaStorageError));
+    h.settle();
+    assert_eq!(h.led("t", 0), (3, 1, vec![3]));
+    assert_eq!(h.led("t", 1), (-1, 1, vec![2]));
+    h.forget();
+    h.event(1, answer(ErrorCode::StaleControllerEpoch));
+    h.settle();
+    assert_eq!(h.led("t", 1).0, -1, "that answer says nothing of the disk");
+    h.event(1, answer(ErrorCode::None));
+    h.settle();
+    assert_eq!(h.led("t", 0), (3, 1, vec![3]));
+    assert_eq!(h.led("t", 1), (2, 2, vec![2]));
+    let told = h.requests();
+    assert_eq!(told[0], "2 LeaderAndIsr t-1:2/2[2]");
+    assert_eq!(told[1], "1 UpdateMetadata [1, 2, 3] t-0:3/1[3] t-1:2/2[2]");
 }

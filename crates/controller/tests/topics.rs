@@ -3,8 +3,8 @@
 
 mod support;
 
-use gracchus_controller::{ControlRequest, Event};
-use gracchus_kafka_proto::ErrorCode;
+use gracchus_controller::{ControlRequest, Event, PartitionKey};
+use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_registry::paths;
 use support::{Harness, answer, assignment, config, registration};
 
@@ -317,4 +317,82 @@ fn a_deletion_goes_on_when_a_broker_changes_its_address() {
     h.zk.set(&paths::broker(2), &registration(2).replace("b2", "b3"));
     h.settle();
     assert!(!h.zk.exists("/brokers/topics/t") && !h.zk.exists("/admin/delete_topics/t"));
+}
+
+#[test]
+fn a_topic_made_again_by_hand_before_anyone_looked_is_another_topic() {
+    let mut h = Harness::with_brokers(2);
+    h.create_topic("t", &[&[1, 2]]);
+    h.settle();
+    h.forget();
+    h.zk.delete(&paths::partition_state("t", 0));
+    h.zk.delete(&paths::partition("t", 0));
+    h.zk.delete(&paths::topic_partitions("t"));
+    h.zk.delete(&paths::topic("t"));
+    let id = Uuid::from_bytes([9; 16]);
+    h.zk.make(&paths::topic("t"), Some(&assignment(Some(id), &[&[2, 1]])));
+    h.settle();
+    assert_eq!(h.led("t", 0), (2, 0, vec![2, 1]));
+    let ids: Vec<Uuid> = h
+        .sent
+        .iter()
+        .filter_map(|sent| match &sent.request {
+            ControlRequest::LeaderAndIsr(r, _) => Some(r.topic_states[0].topic_id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ids, [id, id]);
+}
+
+#[test]
+fn the_deletion_of_a_topic_that_cannot_be_read_waits() {
+    let mut h = Harness::with_brokers(1);
+    h.create_topic("t", &[&[1]]);
+    h.settle();
+    let good = h.zk.data(&paths::topic("t")).unwrap();
+    h.zk.set(&paths::topic("t"), "{oops");
+    h.kill(1);
+    h.start(config(1));
+    h.settle();
+    h.request_deletion("t");
+    h.settle();
+    assert!(h.zk.exists(&paths::topic("t")));
+    assert!(h.zk.exists(&paths::delete_topic("t")));
+    h.zk.set(&paths::topic("t"), &good);
+    h.settle();
+    assert!(!h.zk.exists(&paths::topic("t")));
+    assert!(!h.zk.exists(&paths::delete_topic("t")));
+}
+
+#[test]
+fn a_broker_whose_requests_were_dropped_is_told_everything_anew() {
+    let mut h = Harness::with_brokers(2);
+    h.create_topic("t", &[&[1, 2]]);
+    h.create_topic("gone", &[&[1, 2]]);
+    h.settle();
+    h.answers = false;
+    h.request_deletion("gone");
+    h.settle();
+    h.event(1, stopped(1, "gone"));
+    h.settle();
+    h.forget();
+    h.event(1, Event::RequestsDropped { broker_id: 2 });
+    h.event(1, Event::RequestsDropped { broker_id: 7 });
+    h.settle();
+    let told = h.requests();
+    assert_eq!(told[0], "2 LeaderAndIsr t-0:1/0[1, 2]");
+    let metadata = "2 UpdateMetadata [1, 2] gone-0:-2/0[1, 2] t-0:1/0[1, 2]";
+    assert!(told.contains(&metadata.to_owned()));
+    assert!(told.contains(&"2 StopReplica gone-0/-2 delete".to_owned()));
+    h.event(1, stopped(1, "gone"));
+    h.event(1, stopped(2, "gone"));
+    h.settle();
+    assert!(!h.zk.exists(&paths::topic("gone")));
+}
+
+fn stopped(broker_id: i32, topic: &str) -> Event {
+    Event::StopReplicaAnswered {
+        broker_id,
+        partitions: vec![(PartitionKey::new(topic, 0), ErrorCode::None)],
+    }
 }
