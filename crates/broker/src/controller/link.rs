@@ -19,12 +19,15 @@ use crate::net::client::BrokerConnection;
 
 /// Pause before a request is tried again.
 const RETRY: Duration = Duration::from_millis(100);
+/// Requests that wait for a broker to take them.
+pub(super) const REQUESTS_MAX: usize = 1000;
 /// A broker that can't be reached is named at most this often.
 const COMPLAIN_EVERY: u32 = 100;
 
 /// The sending half; dropping it, or a newer link, ends the queue.
 pub(crate) struct Link {
-    pub requests: mpsc::UnboundedSender<ControlRequest>,
+    requests: mpsc::Sender<ControlRequest>,
+    pub registration: BrokerRegistration,
     stop: CancellationToken,
 }
 
@@ -38,10 +41,10 @@ impl Link {
     pub(crate) fn open(
         broker: &Arc<Broker>,
         broker_id: i32,
-        registration: &BrokerRegistration,
-        answers: mpsc::UnboundedSender<Input>,
+        registration: BrokerRegistration,
+        answers: mpsc::Sender<Input>,
     ) -> Self {
-        let (requests, receiver) = mpsc::unbounded_channel();
+        let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
         let stop = broker.shutdown.child_token();
         let listener = broker
             .listeners
@@ -68,7 +71,18 @@ impl Link {
                 () = sender.run(receiver) => {}
             }
         });
-        Self { requests, stop }
+        Self {
+            requests,
+            registration,
+            stop,
+        }
+    }
+
+    /// Queues a request; false when too many wait.
+    pub(crate) fn send(&mut self, request: ControlRequest) -> bool {
+        use mpsc::error::TrySendError;
+        // closed: the broker stops
+        !matches!(self.requests.try_send(request), Err(TrySendError::Full(_)))
     }
 }
 
@@ -79,11 +93,11 @@ struct Sender {
     listener: String,
     patience: Duration,
     connection: Option<BrokerConnection>,
-    answers: mpsc::UnboundedSender<Input>,
+    answers: mpsc::Sender<Input>,
 }
 
 impl Sender {
-    async fn run(&mut self, mut requests: mpsc::UnboundedReceiver<ControlRequest>) {
+    async fn run(&mut self, mut requests: mpsc::Receiver<ControlRequest>) {
         while let Some(request) = requests.recv().await {
             let mut failures = 0u32;
             loop {
@@ -151,7 +165,7 @@ impl Sender {
                 }
             }
         };
-        let _ = self.answers.send(Input::Event(event));
+        let _ = self.answers.send(Input::Event(event)).await;
         Ok(())
     }
 

@@ -24,7 +24,10 @@ use crate::broker::Broker;
 
 pub use crate::topic_creation::auto::auto_create_topics;
 
-/// What the task takes in. The queue is as long as there are armed watches and open requests, so it needs no other bound.
+/// Inputs that wait for the task, which never waits itself; who sends more waits with them.
+const INPUTS_MAX: usize = 1024;
+
+/// What the task takes in.
 pub(crate) enum Input {
     Event(Event),
     /// An event that is answered; the task gives it its token.
@@ -36,15 +39,15 @@ pub(crate) enum Input {
 
 /// The controller of this broker, active or not.
 pub struct ControllerShell {
-    inputs: mpsc::UnboundedSender<Input>,
-    receiver: Mutex<Option<mpsc::UnboundedReceiver<Input>>>,
+    inputs: mpsc::Sender<Input>,
+    receiver: Mutex<Option<mpsc::Receiver<Input>>>,
     /// Controller epoch of the present term, -1 when not active.
     epoch: AtomicI32,
 }
 
 impl ControllerShell {
     pub fn new() -> Arc<Self> {
-        let (inputs, receiver) = mpsc::unbounded_channel();
+        let (inputs, receiver) = mpsc::channel(INPUTS_MAX);
         Arc::new(Self {
             inputs,
             receiver: Mutex::new(Some(receiver)),
@@ -58,39 +61,45 @@ impl ControllerShell {
             return;
         };
         let task = task::Task::new(broker.clone(), self.clone(), self.inputs.clone());
+        let registered = self.inputs.try_send(Input::Event(Event::Registered));
+        if registered.is_err() {
+            // nobody sends before the start
+            tracing::error!(
+                "the controller's queue is full at its start; this broker stands for no election"
+            );
+        }
         broker.spawn_vital("the controller", task.run(receiver));
-        self.tell(Event::Registered);
     }
 
-    pub(crate) fn tell(&self, event: Event) {
+    async fn tell(&self, event: Event) {
         // the task is gone only when the broker stops
-        let _ = self.inputs.send(Input::Event(event));
+        let _ = self.inputs.send(Input::Event(event)).await;
     }
 
-    /// One event of the session, in order; does not block.
-    pub fn zk_event(&self, event: &ZkEvent) {
+    /// One event of the session, in order.
+    pub async fn zk_event(&self, event: &ZkEvent) {
         if let ZkEvent::Watch(watch) = event
             && let Some(event) = Event::of_watch(&watch.path)
         {
-            self.tell(event);
+            self.tell(event).await;
         }
     }
 
     /// The session is over: resigns without touching ZooKeeper, ahead of all that waits.
     pub async fn session_expired(&self) {
         self.epoch.store(-1, Ordering::Release);
-        self.tell(Event::SessionExpired);
+        self.tell(Event::SessionExpired).await;
     }
 
     /// The broker is registered again under a new session.
-    pub fn registered(&self, _broker_epoch: i64) {
-        self.tell(Event::Registered);
+    pub async fn registered(&self, _broker_epoch: i64) {
+        self.tell(Event::Registered).await;
     }
 
     /// Resigns and stops. `/controller` goes with the session.
     pub async fn stop(&self) {
         self.epoch.store(-1, Ordering::Release);
-        self.tell(Event::Stop);
+        self.tell(Event::Stop).await;
     }
 
     /// Is this broker the active controller? Requests that only it may carry out answer NOT_CONTROLLER otherwise.
@@ -104,7 +113,10 @@ impl ControllerShell {
 
     async fn ask(&self, event: impl FnOnce(u64) -> Event + Send + 'static) -> Option<ApiResult> {
         let (done, answer) = oneshot::channel();
-        self.inputs.send(Input::Api(Box::new(event), done)).ok()?;
+        self.inputs
+            .send(Input::Api(Box::new(event), done))
+            .await
+            .ok()?;
         answer.await.ok()
     }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use gracchus_controller::{Action, ApiResult, Controller, Event};
 use gracchus_kafka_proto::Uuid;
+use gracchus_registry::json::BrokerRegistration;
 use tokio::sync::{mpsc, oneshot};
 
-use super::link::Link;
+use super::link::{self, Link};
 use super::{ControllerShell, Input, settings};
 use crate::broker::Broker;
 use crate::clock::now_ms;
@@ -16,7 +17,7 @@ use crate::clock::now_ms;
 pub(super) struct Task {
     broker: Arc<Broker>,
     shell: Arc<ControllerShell>,
-    inputs: mpsc::UnboundedSender<Input>,
+    inputs: mpsc::Sender<Input>,
     controller: Controller,
     links: HashMap<i32, Link>,
     open: HashMap<u64, oneshot::Sender<ApiResult>>,
@@ -27,7 +28,7 @@ impl Task {
     pub(super) fn new(
         broker: Arc<Broker>,
         shell: Arc<ControllerShell>,
-        inputs: mpsc::UnboundedSender<Input>,
+        inputs: mpsc::Sender<Input>,
     ) -> Self {
         let config = settings::controller_config(&broker);
         Self {
@@ -41,7 +42,7 @@ impl Task {
         }
     }
 
-    pub(super) async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
+    pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
         loop {
             let input = tokio::select! {
                 () = self.broker.shutdown.cancelled() => return,
@@ -59,33 +60,47 @@ impl Task {
             };
             let unclean = self.broker.config.current().unclean_leader_election_enable;
             self.controller.set_unclean_leader_election(unclean);
-            for action in self.controller.step(event, now_ms()) {
-                self.act(action);
+            let mut next = Some(event);
+            while let Some(event) = next.take() {
+                for action in self.controller.step(event, now_ms()) {
+                    if let Some(overrun) = self.act(action) {
+                        next = Some(overrun);
+                    }
+                }
             }
         }
     }
 
-    fn act(&mut self, action: Action) {
+    /// Carries an action out; gives an event that comes of it at once.
+    fn act(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Zk { token, ops } => {
                 // beside this task, so that an expired session is heard of while the operations wait
                 let (broker, inputs) = (self.broker.clone(), self.inputs.clone());
                 self.broker.tasks.spawn(async move {
                     let results = broker.registry.execute(ops).await;
-                    let _ = inputs.send(Input::Event(Event::ZkResult { token, results }));
+                    let result = Event::ZkResult { token, results };
+                    let _ = inputs.send(Input::Event(result)).await;
                 });
             }
             Action::Send { broker_id, request } => {
-                if let Some(link) = self.links.get(&broker_id) {
-                    let _ = link.requests.send(request);
+                if let Some(link) = self.links.get_mut(&broker_id)
+                    && !link.send(request)
+                {
+                    tracing::warn!(
+                        "broker {broker_id} has not taken {} requests: they are dropped, and it is told everything anew",
+                        link::REQUESTS_MAX
+                    );
+                    let registration = link.registration.clone();
+                    self.connect(broker_id, registration);
+                    return Some(Event::RequestsDropped { broker_id });
                 }
             }
             Action::Connect {
                 broker_id,
                 registration,
             } => {
-                let link = Link::open(&self.broker, broker_id, &registration, self.inputs.clone());
-                self.links.insert(broker_id, link);
+                self.connect(broker_id, registration);
             }
             Action::Disconnect { broker_id } => {
                 self.links.remove(&broker_id);
@@ -101,13 +116,19 @@ impl Task {
                     tokio::select! {
                         () = shutdown.cancelled() => {}
                         () = tokio::time::sleep(Duration::from_millis(after_ms)) => {
-                            let _ = inputs.send(Input::Event(Event::Timer(timer)));
+                            let _ = inputs.send(Input::Event(Event::Timer(timer))).await;
                         }
                     }
                 });
             }
             Action::Active(epoch) => self.shell.set_active(epoch),
         }
+        None
+    }
+
+    fn connect(&mut self, broker_id: i32, registration: BrokerRegistration) {
+        let link = Link::open(&self.broker, broker_id, registration, self.inputs.clone());
+        self.links.insert(broker_id, link);
     }
 }
 

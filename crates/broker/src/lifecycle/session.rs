@@ -30,7 +30,7 @@ pub fn start(
                 event = events.recv() => event,
             };
             let Some(event) = event else { return };
-            broker.controller.zk_event(&event);
+            broker.controller.zk_event(&event).await;
             match event {
                 ZkEvent::Watch(watch) if watch.path == paths::CONFIG_CHANGES => broker.config_changes.notify_one(),
                 ZkEvent::Watch(watch) if watch.path == paths::FEATURE => broker.read_features().await,
@@ -86,7 +86,7 @@ async fn register_again(broker: &Arc<Broker>, own: &BrokerRegistration, status: 
                 broker.identity.set_broker_epoch(epoch);
                 tracing::info!("registered again as broker {id}, broker epoch {epoch}");
                 status.set(Phase::Ready);
-                broker.controller.registered(epoch);
+                broker.controller.registered(epoch).await;
                 broker.config_changes.notify_one();
                 broker.read_features().await;
                 return;
