@@ -1,5 +1,6 @@
 """What groups are promised over a restart: committed offsets and stable members, after a clean stop and after kill -9."""
 
+import contextlib
 import os
 import random
 import threading
@@ -107,3 +108,25 @@ def test_members_stay_over_a_clean_restart(own_cluster):
         assert [(m["MemberId"], m["MemberAssignment"]) for m in described()["Members"]] == [(member, b"mine")]
         beat = c.call("Heartbeat", 3, GroupId="stay", GenerationId=generation, MemberId=member)
         assert beat["ErrorCode"] == NONE
+
+
+@pytest.mark.skipif(TARGET == "apache", reason="asks for gracchus' own log line")
+def test_a_member_that_waits_for_the_others_does_not_hold_up_a_stop(own_cluster):
+    cluster = own_cluster().start()
+    ready(cluster)
+    fields = {"GroupId": "wait", "SessionTimeoutMs": 60000, "RebalanceTimeoutMs": 300000, "ProtocolType": "consumer",
+              "Protocols": [{"Name": "range", "Metadata": b"meta"}]}
+    with Connection(cluster.kafka_port) as first, Connection(cluster.kafka_port) as second:
+        wait_for(lambda: first.call("JoinGroup", 3, **fields)["ErrorCode"] == NONE, "loaded groups")
+        # the first member does not join again, so this waits for it until the broker cuts it off
+        def wait():
+            with contextlib.suppress(ConnectionError):
+                second.call("JoinGroup", 3, **fields)
+        joins = threading.Thread(target=wait)
+        joins.start()
+        state = lambda: first.call("DescribeGroups", 4, Groups=["wait"])["Groups"][0]["GroupState"]
+        wait_for(lambda: state() == "PreparingRebalance", "the rebalance")
+        process = cluster.processes[0]
+        assert cluster.stop() == 0
+        joins.join()
+    assert "did not end within" not in process.text()

@@ -69,6 +69,8 @@ def test_configs_as_kafkas_tool_prints_them(own, both, topic):
     both("configs", "--describe", "--topic", topic, "--all")
     both("configs", "--describe", "--entity-type", "brokers", "--entity-name", "0", "--all")
     both("configs", "--alter", "--topic", topic, "--delete-config", "no.such")
+    unknown = own("configs", "--alter", "--topic", topic + "-none", "--add-config", "retention.ms=1", check=False)
+    assert unknown.returncode == 1 and f"Topic '{topic}-none' does not exist" in unknown.stderr
     own("configs", "--alter", "--topic", topic, "--delete-config", "retention.ms")
     wait_for(lambda: "retention.ms" not in both("configs", "--describe", "--topic", topic), "the key to go")
 

@@ -4,6 +4,7 @@ import re
 import signal
 import socket
 import subprocess
+import urllib.request
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -160,3 +161,29 @@ def test_a_taken_console_port_is_a_warning(own_cluster):
         assert re.search(rf"WARN.*\b{server.console_port}\b", server.log_text())
         assert listens(server.kafka_port)
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize("command, flag", [(["start"], "--config"), (["broker", "server.properties"], "--override")])
+def test_an_assignment_without_a_value_is_named_with_its_flag(tmp_path, command, flag):
+    (tmp_path / "server.properties").write_text("zookeeper.connect=127.0.0.1:1\n")
+    done = subprocess.run([BINARY, *command, flag, "nonsense"], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.startswith(f"gracchus: {flag} nonsense: not of the form key=value"), done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["server.properties"]
+
+
+def test_zookeeper_with_the_sample_configuration_and_the_prometheus_provider(tmp_path):
+    """No warning about what a server alone has no use for; figures where ZooKeeper's provider would serve them."""
+    port, metrics = free_port(), free_port()
+    zoo = tmp_path / "zoo.cfg"
+    zoo.write_text(f"tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir={tmp_path}/zookeeper\nclientPort={port}\n"
+                   "admin.enableServer=false\n"
+                   "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n"
+                   f"metricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort={metrics}\n")
+    p = Process([BINARY, "zookeeper", str(zoo)], tmp_path / "log")
+    try:
+        wait_for(lambda: listens(port) and listens(metrics), "the server")
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=60) as answer:
+            assert "znode_count" in answer.read().decode()
+    finally:
+        assert p.stop() == 0
+    assert "WARN" not in p.text(), p.text()

@@ -55,10 +55,10 @@ impl<'a> Start<'a> {
             ("log.dirs", dir),
             ("listeners", "PLAINTEXT://127.0.0.1:0".to_owned()),
         ] {
-            sources.set(key, &value, Origin::CommandLine);
+            sources.set(key, &value, Origin::Preset);
         }
         for (key, value) in &self.pairs {
-            sources.set(key, value, Origin::CommandLine);
+            sources.set(key, value, Origin::Preset);
         }
         let prepared = Prepared::bind(sources.check()?)?;
         lifecycle::start(prepared, self.options, self.status).await

@@ -35,7 +35,7 @@ async fn started(zk_dir: &Path, log_dir: &Path, protocol: &str) -> (ZkServer, Ru
         ("broker.id", "1".to_owned()),
         ("inter.broker.protocol.version", protocol.to_owned()),
     ] {
-        sources.set(key, &value, Origin::CommandLine);
+        sources.set(key, &value, Origin::Preset);
     }
     let prepared = Prepared::bind(sources.check().unwrap()).unwrap();
     let status = Arc::new(Status::default());

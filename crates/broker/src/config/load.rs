@@ -17,8 +17,8 @@ use super::version::MetadataVersion;
 pub enum Origin {
     /// A file and the line in it.
     File(String, usize),
-    /// `--override` or `--config`.
-    CommandLine,
+    /// This flag of the command line.
+    CommandLine(&'static str),
     /// Set by the command itself (`gracchus start`).
     Preset,
 }
@@ -78,14 +78,14 @@ impl Sources {
         Ok(())
     }
 
-    /// Adds a `key=value` of the command line.
-    pub fn assignment(&mut self, text: &str) -> Result<(), ConfigError> {
+    /// Adds a `key=value` that was given to the command line's `flag`.
+    pub fn assignment(&mut self, flag: &'static str, text: &str) -> Result<(), ConfigError> {
         let (key, value) = text.split_once('=').ok_or_else(|| {
             ConfigError::Refused(format!(
-                "`{text}` is not of the form key=value (--override log.dirs=/data, for example)"
+                "{flag} {text}: not of the form key=value ({flag} log.retention.hours=24, for example)"
             ))
         })?;
-        self.set(key.trim(), value, Origin::CommandLine);
+        self.set(key.trim(), value, Origin::CommandLine(flag));
         Ok(())
     }
 
@@ -420,9 +420,9 @@ mod tests {
 
     fn check(pairs: &[(&str, &str)]) -> Result<Loaded, String> {
         let mut sources = Sources::default();
-        sources.set("zookeeper.connect", "localhost:2181", Origin::CommandLine);
+        sources.set("zookeeper.connect", "localhost:2181", Origin::Preset);
         for (key, value) in pairs {
-            sources.set(key, value, Origin::CommandLine);
+            sources.set(key, value, Origin::Preset);
         }
         sources.check().map_err(|e| e.to_string())
     }

@@ -26,6 +26,8 @@ impl Running {
         if served && broker.config.current().controlled_shutdown_enable {
             controlled_shutdown(broker).await;
         }
+        // before the drain, so that no request of a group's waits through it for the other members
+        broker.groups.stop();
         self.network_stop.cancel();
         self.network_tasks.close();
         if tokio::time::timeout(DRAIN, self.network_tasks.wait())
@@ -35,7 +37,6 @@ impl Running {
             tracing::warn!("some connections did not end within {DRAIN:?}");
         }
         broker.controller.stop().await;
-        broker.groups.stop();
         broker.shutdown.cancel();
         broker.tasks.close();
         if tokio::time::timeout(Duration::from_secs(10), broker.tasks.wait())

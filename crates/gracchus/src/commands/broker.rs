@@ -1,6 +1,6 @@
 //! `gracchus broker server.properties`.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub async fn run(args: BrokerArgs) -> ExitCode {
     let read = sources.file(&args.file).and_then(|()| {
         args.overrides
             .iter()
-            .try_for_each(|o| sources.assignment(o))
+            .try_for_each(|o| sources.assignment("--override", o))
     });
     let loaded = match read.and_then(|()| sources.check()) {
         Ok(loaded) => loaded,
@@ -34,7 +34,8 @@ pub async fn run(args: BrokerArgs) -> ExitCode {
             health: Arc::new(move || vec![console::broker_health(&health)]),
             metrics: Arc::new(move || text.render()),
         };
-        console::start(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port, sources).await;
+        let at = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+        console::start(at, "--http-port", sources).await;
     }
     let options = StartOptions {
         adopt_cluster_id: args.adopt_cluster_id,

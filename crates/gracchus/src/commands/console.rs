@@ -1,14 +1,15 @@
 //! The console port of a server command.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gracchus_broker::lifecycle::{Phase, Status};
 use gracchus_console::{Console, PartHealth, Sources};
 
 /// Serves health and metrics in the background; None when the port is taken, which is told and no more.
-pub async fn start(ip: IpAddr, port: u16, sources: Sources) -> Option<SocketAddr> {
-    match Console::bind(SocketAddr::new(ip, port)).await {
+/// `key` is what the port is set with.
+pub async fn start(at: SocketAddr, key: &str, sources: Sources) -> Option<SocketAddr> {
+    match Console::bind(at).await {
         Ok(console) => {
             let address = console.address;
             tokio::spawn(async move {
@@ -19,9 +20,7 @@ pub async fn start(ip: IpAddr, port: u16, sources: Sources) -> Option<SocketAddr
             Some(address)
         }
         Err(error) => {
-            tracing::warn!(
-                "no console: {ip}:{port}: {error}. Give it another port with --console-port or --http-port"
-            );
+            tracing::warn!("no console: {at}: {error}. Give it another port with {key}");
             None
         }
     }

@@ -49,7 +49,12 @@ pub async fn run(args: StartArgs) -> ExitCode {
             }),
             metrics: Arc::new(move || zk_figures.metrics() + &broker_figures.render()),
         };
-        console::start(LOCAL, args.console_port, sources).await
+        console::start(
+            SocketAddr::new(LOCAL, args.console_port),
+            "--console-port",
+            sources,
+        )
+        .await
     };
     let signal = process::stop_signal();
     tokio::pin!(signal);
@@ -128,7 +133,9 @@ fn configuration(args: &StartArgs) -> Result<Loaded, ConfigError> {
     for (key, value) in presets {
         sources.set(key, &value, Origin::Preset);
     }
-    args.config.iter().try_for_each(|c| sources.assignment(c))?;
+    args.config
+        .iter()
+        .try_for_each(|c| sources.assignment("--config", c))?;
     sources.check()
 }
 

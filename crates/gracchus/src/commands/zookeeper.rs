@@ -1,6 +1,6 @@
 //! `gracchus zookeeper zoo.cfg`.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -60,13 +60,20 @@ pub async fn run(args: ZookeeperArgs) -> ExitCode {
         Err(error) => return process::fail(&error),
     };
     let coordination = Coordination::default();
-    if let Some(port) = args.http_port.or(config.metrics_port) {
+    let by_flag = args
+        .http_port
+        .map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port));
+    for (at, key) in [
+        (by_flag, "--http-port"),
+        (config.metrics, "metricsProvider.httpPort"),
+    ] {
+        let Some(at) = at else { continue };
         let (health, metrics) = (coordination.clone(), coordination.clone());
         let sources = Sources {
             health: Arc::new(move || vec![health.health()]),
             metrics: Arc::new(move || metrics.metrics()),
         };
-        console::start(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port, sources).await;
+        console::start(at, key, sources).await;
     }
     let signal = process::stop_signal();
     tokio::pin!(signal);

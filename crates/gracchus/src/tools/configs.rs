@@ -6,6 +6,7 @@ use clap::{ArgGroup, Parser};
 use gracchus_client::admin::{
     Admin, ConfigEntry, ConfigOp, ConfigResource, ConfigSource, ResourceType,
 };
+use gracchus_kafka_proto::ErrorCode;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
@@ -201,7 +202,17 @@ async fn entries(
         .describe_configs(std::slice::from_ref(resource), true)
         .await?
     {
-        out.extend(result?);
+        match result {
+            Ok(entries) => out.extend(entries),
+            // the broker's answer has no text, and the code's sentence no name
+            Err(e) if e.code() == Some(ErrorCode::UnknownTopicOrPartition) => {
+                return Err(Failure::other(format!(
+                    "Topic '{}' does not exist: {e}",
+                    resource.name
+                )));
+            }
+            Err(e) => return Err(e.into()),
+        }
     }
     out.retain(|e| all || own.is_none_or(|source| e.source == source));
     out.sort_by(|a, b| a.name.cmp(&b.name));

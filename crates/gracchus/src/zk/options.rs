@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub(super) struct Given {
     flags: BTreeMap<char, Option<String>>,
     pub(super) words: Vec<String>,
+    /// What `--format` says, if it is there.
+    pub(super) json: Option<bool>,
 }
 
 impl Given {
@@ -43,6 +45,15 @@ pub(super) fn parse(words: &[String], plain: &str, valued: &str) -> Result<Given
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let flags = match word.strip_prefix('-') {
+            // our own: zkCli has no long options
+            Some("-format") => {
+                given.json = match rest.next().map(String::as_str) {
+                    Some("json") => Some(true),
+                    Some("text") => Some(false),
+                    _ => return Err(CliError::new("--format takes text or json")),
+                };
+                continue;
+            }
             Some("-") => {
                 given.words.extend(rest.cloned());
                 break;
@@ -114,5 +125,13 @@ mod tests {
             "Missing argument for option: v"
         );
         assert!(parse(&words("-v x"), "s", "v").unwrap().version().is_err());
+        let given = parse(&words("/a --format json -s"), "s", "").unwrap();
+        assert_eq!((given.json, given.has('s')), (Some(true), true));
+        assert_eq!(given.words, ["/a"]);
+        assert!(parse(&words("/a --format yaml"), "s", "").is_err());
+        assert_eq!(
+            parse(&words("/a -- --format"), "", "").unwrap().words,
+            ["/a", "--format"]
+        );
     }
 }

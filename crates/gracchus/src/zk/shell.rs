@@ -270,7 +270,7 @@ impl Shell {
         let c = &mut Context {
             zk: &self.zk,
             sink: &mut self.sink,
-            json: self.json,
+            json: given.json.unwrap_or(self.json),
         };
         match name {
             "ls" => read::ls(c, given).await,
@@ -304,7 +304,7 @@ impl Shell {
         } else {
             None
         };
-        let text = if self.json {
+        let text = if given.json.unwrap_or(self.json) {
             explain::as_json(path, found)
         } else {
             explain::as_text(path, found)

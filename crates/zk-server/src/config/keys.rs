@@ -81,6 +81,35 @@ impl Entry<'_> {
     }
 }
 
+/// Keys that matter between the servers of an ensemble only: a server alone obeys them by having nothing to do.
+pub(super) fn is_of_ensembles(name: &str) -> bool {
+    const PREFIXES: &[&str] = &[
+        "multiAddress.",
+        "quorum",
+        "learner.",
+        "leader.",
+        "group.",
+        "weight.",
+        "observer.",
+        "fastleader.",
+    ];
+    const NAMES: &[&str] = &[
+        "initLimit",
+        "syncLimit",
+        "electionAlg",
+        "electionPortBindRetry",
+        "standaloneEnabled",
+        "peerType",
+        "cnxTimeout",
+        "connectToLearnerMasterLimit",
+        "syncEnabled",
+        "sslQuorum",
+        "sslQuorumReloadCertFiles",
+        "tcpKeepAlive",
+    ];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 pub(super) fn is_admin(name: &str) -> bool {
     name.starts_with("admin.")
 }
@@ -92,13 +121,9 @@ pub(super) fn is_known(name: &str) -> bool {
         "authProvider.",
         "nio.",
         "netty.",
-        "multiAddress.",
         "localSessions",
         "connection_",
         "connectionThrottle",
-        "quorum",
-        "learner.",
-        "leader.",
         "X509AuthenticationProvider.",
         "client.",
         "snapshot.",
@@ -107,22 +132,13 @@ pub(super) fn is_known(name: &str) -> bool {
         "jute.maxbuffer.",
         "sasl.",
         "request_throttle",
-        "group.",
-        "weight.",
         "dynamicConfig",
-        "observer.",
         "digest.",
         "ipauth.",
         "DigestAuthenticationProvider.",
         "metricsProvider.",
     ];
     const NAMES: &[&str] = &[
-        "initLimit",
-        "syncLimit",
-        "electionAlg",
-        "electionPortBindRetry",
-        "standaloneEnabled",
-        "peerType",
         "commitLogCount",
         "watchManagerName",
         "serverCnxnFactory",
@@ -144,21 +160,13 @@ pub(super) fn is_known(name: &str) -> bool {
         "largeRequestThreshold",
         "readonlymode.enabled",
         "superUser",
-        "cnxTimeout",
-        "connectToLearnerMasterLimit",
-        "syncEnabled",
-        "sslQuorum",
         "portUnification",
-        "sslQuorumReloadCertFiles",
-        "fastleader.minNotificationInterval",
-        "fastleader.maxNotificationInterval",
         "requestThrottleLimit",
         "watcherCleanThreadsNum",
         "jvm.pause.monitor",
         "jvm.pause.info-threshold.ms",
         "jvm.pause.warn-threshold.ms",
         "jvm.pause.sleep.time.ms",
-        "tcpKeepAlive",
         "serverId",
         "advancedFlowControlEnabled",
     ];

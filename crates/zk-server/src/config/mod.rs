@@ -3,7 +3,7 @@
 mod keys;
 mod properties;
 
-use keys::{Entry, is_admin, is_known};
+use keys::{Entry, is_admin, is_known, is_of_ensembles};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -109,8 +109,8 @@ pub struct ZkConfig {
     /// Start with logs but without a snapshot.
     pub trust_empty_snapshot: bool,
     pub fsync_warning_threshold_ms: u64,
-    /// Port of ZooKeeper's Prometheus provider, if the configuration asks for it.
-    pub metrics_port: Option<u16>,
+    /// Where ZooKeeper's Prometheus provider would listen, if the configuration asks for it.
+    pub metrics: Option<SocketAddr>,
     /// Keys that are known and not honoured, and unknown ones: one line each, for the log.
     pub warnings: Vec<String>,
     /// Where the configuration came from, for messages.
@@ -146,7 +146,7 @@ impl ZkConfig {
             listen_backlog: 1024,
             trust_empty_snapshot: false,
             fsync_warning_threshold_ms: 1000,
-            metrics_port: None,
+            metrics: None,
             warnings: Vec::new(),
             origin: None,
         }
@@ -173,6 +173,16 @@ impl ZkConfig {
         let mut servers = 0;
         // The last of two equal keys counts, as in Java.
         let pairs: BTreeMap<String, String> = properties::parse(text).into_iter().collect();
+        let admin_is_off = ["admin.enableServer", "zookeeper.admin.enableServer"]
+            .iter()
+            .any(|key| {
+                pairs
+                    .get(*key)
+                    .is_some_and(|v| v.eq_ignore_ascii_case("false"))
+            });
+        // as the provider's own defaults
+        let (mut metrics_port, mut metrics_address) = (7000, IpAddr::from([0, 0, 0, 0]));
+        let mut with_metrics = false;
         for (key, value) in &pairs {
             let entry = Entry { key, value };
             match key.strip_prefix("zookeeper.").unwrap_or(key) {
@@ -215,11 +225,10 @@ impl ZkConfig {
                 }
                 "snapshot.trust.empty" => config.trust_empty_snapshot = entry.flag(false)?,
                 "fsync.warningthresholdms" => config.fsync_warning_threshold_ms = entry.number(0, u64::MAX, "ms")?,
-                "metricsProvider.httpPort" => config.metrics_port = Some(entry.number(0, 65_535, "a port, 0 to 65535")? as u16),
-                "metricsProvider.className" if value.ends_with("PrometheusMetricsProvider") => {
-                    config.metrics_port.get_or_insert(7000);
-                }
-                "metricsProvider.className" | "metricsProvider.exportJvmInfo" => {}
+                "metricsProvider.httpPort" => metrics_port = entry.number(0, 65_535, "a port, 0 to 65535")? as u16,
+                "metricsProvider.httpHost" => metrics_address = entry.address()?,
+                "metricsProvider.className" => with_metrics = value.ends_with(".PrometheusMetricsProvider"),
+                "metricsProvider.exportJvmInfo" => {}
                 "secureClientPort" | "secureClientPortAddress" => {
                     return Err(entry.fatal("TLS is not served yet, so clients that rely on it would find nothing"));
                 }
@@ -228,6 +237,10 @@ impl ZkConfig {
                 }
                 "sessionRequireClientSASLAuth" | "enforce.auth.enabled" => {}
                 name if name.starts_with("server.") => servers += 1,
+                name if is_of_ensembles(name) => {}
+                "admin.enableServer" if !entry.flag(true)? => {}
+                // of a server that is off
+                name if is_admin(name) && admin_is_off => {}
                 name if is_admin(name) => config.warnings.push(format!(
                     "{key}={value}: there is no AdminServer here; its figures are under /metrics of --http-port and in the four-letter words"
                 )),
@@ -235,6 +248,7 @@ impl ZkConfig {
                 _ => config.warnings.push(format!("{key}={value} is not a key of ZooKeeper's that this server knows; it is ignored")),
             }
         }
+        config.metrics = with_metrics.then(|| SocketAddr::new(metrics_address, metrics_port));
         if servers > 1 {
             return Err(ConfigError::Ensemble(servers));
         }
@@ -355,7 +369,39 @@ mod tests {
 
     #[test]
     fn one_server_stands_alone_and_others_are_named() {
-        let c = ZkConfig::parse("dataDir=/d\nclientPort=1\nserver.1=a:2888:3888\ninitLimit=5\nadmin.serverPort=8080\nnoSuchKey=1\n").unwrap();
-        assert_eq!(c.warnings.len(), 3);
+        let c = ZkConfig::parse(
+            "dataDir=/d\nclientPort=1\nserver.1=a:2888:3888\nadmin.serverPort=8080\nnoSuchKey=1\n",
+        )
+        .unwrap();
+        assert_eq!(c.warnings.len(), 2);
+    }
+
+    #[test]
+    fn the_sample_configuration_needs_no_warning() {
+        let c = ZkConfig::parse(
+            "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=/d\nclientPort=2181\nadmin.enableServer=false\nadmin.serverPort=8080\n\
+             standaloneEnabled=true\n",
+        )
+        .unwrap();
+        assert_eq!(c.warnings, [""; 0]);
+    }
+
+    #[test]
+    fn metrics_are_served_where_the_prometheus_provider_would() {
+        let metrics = |keys: &str| {
+            let c = ZkConfig::parse(&format!("dataDir=/d\nclientPort=1\n{keys}")).unwrap();
+            assert_eq!(c.warnings, [""; 0]);
+            c.metrics.map(|at| at.to_string())
+        };
+        let class = "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n";
+        assert_eq!(metrics(class).as_deref(), Some("0.0.0.0:7000"));
+        let elsewhere =
+            format!("{class}metricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=7070\n");
+        assert_eq!(metrics(&elsewhere).as_deref(), Some("127.0.0.1:7070"));
+        assert_eq!(
+            metrics("metricsProvider.httpPort=7070\n"),
+            None,
+            "the port of no provider"
+        );
     }
 }
