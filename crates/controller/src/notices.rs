@@ -121,20 +121,14 @@ impl Controller {
         let mut failed = Vec::new();
         let mut works_again = false;
         for (key, error) in partitions {
-            match error {
-                ErrorCode::KafkaStorageError => {
-                    if self.cx.offline_dirs.insert((broker_id, key.clone())) {
-                        failed.push(key);
-                    }
-                }
-                ErrorCode::None if !self.cx.offline_dirs.is_empty() => {
-                    if self.cx.offline_dirs.remove(&(broker_id, key.clone())) {
-                        tracing::info!("the replica of {key} on broker {broker_id} works again");
-                        self.batch_metadata(&key);
-                        works_again = true;
-                    }
-                }
-                _ => {}
+            let replica = (broker_id, key.clone());
+            if error == ErrorCode::KafkaStorageError && self.cx.offline_dirs.insert(replica.clone())
+            {
+                failed.push(key);
+            } else if error == ErrorCode::None && self.cx.offline_dirs.remove(&replica) {
+                tracing::info!("the replica of {key} on broker {broker_id} works again");
+                self.batch_metadata(&key);
+                works_again = true;
             }
         }
         if failed.is_empty() && !works_again {
