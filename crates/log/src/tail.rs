@@ -1,7 +1,9 @@
 //! The newest batches of a log, kept in memory for its readers.
 //!
-//! Large batches are kept as they arrived, header patched, payload shared with the request's buffer. Small ones are
-//! copied into runs, so that they neither pin a large request nor make long gather lists. All logs share one budget.
+//! Nothing is kept of a log that nobody reads at its end: what is only written costs no memory here. Batches as large as
+//! a buffer of their own are kept as they arrived, header patched, payload shared with the request's buffer. Others are
+//! copied, since their buffer is used again for the next requests: medium ones each, small ones into runs, which makes
+//! short gather lists. All logs share one budget.
 
 use crate::partition::LogPosition;
 use bytes::Bytes;
@@ -10,8 +12,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Batches below this are copied.
+/// Batches below this are copied into runs.
 const SMALL: usize = 8 << 10;
+/// Batches below this are copied: they may be slices of a buffer that many requests share.
+const SHARED: usize = 128 << 10;
 /// A run of small batches is closed at this size.
 const RUN: usize = 64 << 10;
 /// What a kept batch costs beyond its bytes.
@@ -118,6 +122,9 @@ pub struct TailRead {
 pub struct Tail {
     pieces: VecDeque<Piece>,
     bytes: usize,
+    /// Somebody reads at the log's end.
+    wanted: bool,
+    /// Somebody did since the last [`Tail::clear_idle`].
     used: bool,
     budget: Arc<TailBudget>,
 }
@@ -127,15 +134,24 @@ impl Tail {
         Self {
             pieces: VecDeque::new(),
             bytes: 0,
+            wanted: false,
             used: false,
             budget,
         }
     }
 
-    /// Keeps a batch that was just appended; older ones give way to the budget.
-    pub fn push(&mut self, batch: KeptBatch) {
-        let size = batch.head.len() + batch.body.len();
+    /// Somebody has read all there is and waits for more: keep what comes.
+    pub fn want(&mut self) {
+        self.wanted = true;
         self.used = true;
+    }
+
+    /// Keeps a batch that was just appended, if there are readers for it; older ones give way to the budget.
+    pub fn push(&mut self, batch: KeptBatch) {
+        if !self.wanted {
+            return;
+        }
+        let size = batch.head.len() + batch.body.len();
         if size + OVERHEAD > self.budget.each.min(self.budget.all) {
             // Larger than all that may be kept: the tail would have a hole.
             self.clear();
@@ -152,11 +168,12 @@ impl Tail {
             self.push_small(spot, &batch.head, &batch.body);
         } else {
             self.add(size + OVERHEAD);
-            self.pieces.push_back(Piece::Batch {
-                spot,
-                head: batch.head,
-                body: batch.body,
-            });
+            let (head, body) = if size < SHARED {
+                (Bytes::new(), [&batch.head[..], &batch.body].concat().into())
+            } else {
+                (batch.head, batch.body)
+            };
+            self.pieces.push_back(Piece::Batch { spot, head, body });
         }
         self.make_room();
     }
@@ -224,9 +241,10 @@ impl Tail {
         self.give_back(all);
     }
 
-    /// Empties it if nobody used it since the last call.
+    /// Empties it, and keeps nothing more, if nobody used it since the last call.
     pub fn clear_idle(&mut self) {
         if !std::mem::take(&mut self.used) {
+            self.wanted = false;
             self.clear();
         }
     }
@@ -401,6 +419,7 @@ mod tests {
     fn reads_whole_batches_within_bounds() {
         let budget = TailBudget::new(1 << 20, 1 << 20);
         let mut tail = Tail::new(budget.clone());
+        tail.want();
         let sizes = [100usize, 200, 20_000, 300, 400];
         let (mut offset, mut position) = (10, 0);
         for size in sizes {
@@ -411,7 +430,7 @@ mod tests {
         assert!(tail.read(9, 1000, 99, true).is_none());
         let all = tail.read(10, 1 << 20, 99, true).unwrap();
         assert_eq!(all.bytes, 21_000);
-        assert_eq!(all.parts.len(), 4, "run, head, body, run");
+        assert_eq!(all.parts.len(), 3, "run, batch, run");
         assert_eq!(all.start.position, 0);
         let some = tail.read(17, 500, 99, true).unwrap();
         assert_eq!((some.bytes, some.start.position), (200, 100));
@@ -439,9 +458,30 @@ mod tests {
     }
 
     #[test]
+    fn only_what_somebody_waits_for_is_kept() {
+        let budget = TailBudget::new(1 << 20, 1 << 20);
+        let mut tail = Tail::new(budget.clone());
+        tail.push(batch(0, 1, 20_000, 0));
+        assert_eq!(tail.first_offset(), None);
+        tail.want();
+        tail.push(batch(1, 1, 20_000, 20_000));
+        tail.push(batch(2, 1, 200_000, 40_000));
+        tail.clear_idle();
+        assert_eq!(tail.first_offset(), Some(1), "wanted since");
+        let read = tail.read(1, 1 << 20, 99, true).unwrap();
+        assert_eq!(read.parts.len(), 3, "a copy; head and body as they came");
+        tail.clear_idle();
+        tail.clear_idle();
+        tail.push(batch(3, 1, 20_000, 240_000));
+        assert_eq!(tail.first_offset(), None);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
     fn the_budget_holds() {
         let budget = TailBudget::new(100_000, 50_000);
         let mut tails: Vec<_> = (0..4).map(|_| Tail::new(budget.clone())).collect();
+        tails.iter_mut().for_each(Tail::want);
         for offset in 0..200 {
             for tail in &mut tails {
                 let size = if offset % 3 == 0 { 9000 } else { 700 };

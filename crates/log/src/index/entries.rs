@@ -64,6 +64,25 @@ impl<const N: usize> Entries<N> {
         Ok(self.stored(path)? + (self.pending.len() / N) as u32)
     }
 
+    /// The number of entries, if no file has to be looked at for it: an append needs no path then.
+    pub(super) fn known_len(&self) -> Option<u32> {
+        Some(self.stored? + (self.pending.len() / N) as u32)
+    }
+
+    /// The last entry, on the same condition.
+    pub(super) fn known_last(&self) -> Option<[u8; N]> {
+        self.pending.last_chunk().copied()
+    }
+
+    /// Adds the entry if that needs no file; false if [`Entries::push`] has to.
+    pub(super) fn push_to_memory(&mut self, entry: [u8; N]) -> bool {
+        let room = self.stored.is_some() && self.pending.len() + N < PENDING;
+        if room {
+            self.pending.extend_from_slice(&entry);
+        }
+        room
+    }
+
     pub(super) fn get(&mut self, path: &Path, at: u32) -> Result<Option<[u8; N]>, LogError> {
         let stored = self.stored(path)?;
         if at >= stored {

@@ -34,6 +34,11 @@ impl OffsetIndex {
         self.entries.len(path)
     }
 
+    /// The number of entries, if no file has to be looked at for it.
+    pub fn known_len(&self) -> Option<u32> {
+        self.entries.known_len()
+    }
+
     pub fn is_empty(&mut self, path: &Path) -> Result<bool, LogError> {
         Ok(self.len(path)? == 0)
     }
@@ -78,16 +83,15 @@ impl OffsetIndex {
         entry: OffsetPosition,
         max: u32,
     ) -> Result<(), LogError> {
-        let relative = i32::try_from(entry.offset - base)
-            .ok()
-            .filter(|r| *r >= 0)
-            .ok_or_else(|| {
-                LogError::corrupt(path, format!("offset {} does not fit in it", entry.offset))
-            })?;
-        let mut bytes = [0u8; 8];
-        bytes[..4].copy_from_slice(&relative.to_be_bytes());
-        bytes[4..].copy_from_slice(&entry.position.to_be_bytes());
+        let bytes = encode(entry, base).ok_or_else(|| {
+            LogError::corrupt(path, format!("offset {} does not fit in it", entry.offset))
+        })?;
         self.entries.push(path, bytes, max)
+    }
+
+    /// As `push`, if that needs no file; false if it does.
+    pub fn push_to_memory(&mut self, base: i64, entry: OffsetPosition) -> bool {
+        encode(entry, base).is_some_and(|bytes| self.entries.push_to_memory(bytes))
     }
 
     /// Forgets entries at or after `offset`.
@@ -110,6 +114,16 @@ impl OffsetIndex {
     pub fn sync(&mut self, path: &Path, max: u32) -> Result<(), LogError> {
         self.entries.sync(path, max)
     }
+}
+
+fn encode(entry: OffsetPosition, base: i64) -> Option<[u8; 8]> {
+    let relative = i32::try_from(entry.offset - base)
+        .ok()
+        .filter(|r| *r >= 0)?;
+    let mut bytes = [0u8; 8];
+    bytes[..4].copy_from_slice(&relative.to_be_bytes());
+    bytes[4..].copy_from_slice(&entry.position.to_be_bytes());
+    Some(bytes)
 }
 
 fn decode(e: [u8; 8], base: i64) -> OffsetPosition {

@@ -34,6 +34,11 @@ impl TimeIndex {
         self.entries.len(path)
     }
 
+    /// The number of entries, if no file has to be looked at for it.
+    pub fn known_len(&self) -> Option<u32> {
+        self.entries.known_len()
+    }
+
     pub fn is_empty(&mut self, path: &Path) -> Result<bool, LogError> {
         Ok(self.len(path)? == 0)
     }
@@ -81,16 +86,19 @@ impl TimeIndex {
         if entry.timestamp <= self.last(path, base)?.timestamp {
             return Ok(());
         }
-        let relative = i32::try_from(entry.offset - base)
-            .ok()
-            .filter(|r| *r >= 0)
-            .ok_or_else(|| {
-                LogError::corrupt(path, format!("offset {} does not fit in it", entry.offset))
-            })?;
-        let mut bytes = [0u8; 12];
-        bytes[..8].copy_from_slice(&entry.timestamp.to_be_bytes());
-        bytes[8..].copy_from_slice(&relative.to_be_bytes());
+        let bytes = encode(entry, base).ok_or_else(|| {
+            LogError::corrupt(path, format!("offset {} does not fit in it", entry.offset))
+        })?;
         self.entries.push(path, bytes, max)
+    }
+
+    /// As `maybe_push`, if that needs no file; false if it does.
+    pub fn maybe_push_to_memory(&mut self, base: i64, entry: TimeEntry) -> bool {
+        match self.entries.known_last() {
+            Some(last) if entry.timestamp <= decode(last, base).timestamp => true,
+            Some(_) => encode(entry, base).is_some_and(|bytes| self.entries.push_to_memory(bytes)),
+            None => false,
+        }
     }
 
     /// Forgets entries at or after `offset`.
@@ -113,6 +121,16 @@ impl TimeIndex {
     pub fn sync(&mut self, path: &Path, max: u32) -> Result<(), LogError> {
         self.entries.sync(path, max)
     }
+}
+
+fn encode(entry: TimeEntry, base: i64) -> Option<[u8; 12]> {
+    let relative = i32::try_from(entry.offset - base)
+        .ok()
+        .filter(|r| *r >= 0)?;
+    let mut bytes = [0u8; 12];
+    bytes[..8].copy_from_slice(&entry.timestamp.to_be_bytes());
+    bytes[8..].copy_from_slice(&relative.to_be_bytes());
+    Some(bytes)
 }
 
 fn decode(e: [u8; 12], base: i64) -> TimeEntry {

@@ -36,6 +36,7 @@ impl PartitionLog {
             ..FetchData::default()
         };
         if offset >= max_offset {
+            self.tail.want();
             data.start = self.position_of(offset)?;
         } else if let Some(read) = self.tail.read(offset, max_bytes, max_offset, min_one) {
             data.start = read.start;

@@ -298,15 +298,18 @@ impl Segment {
         newest: TimeEntry,
         config: &LogConfig,
     ) -> Result<(), LogError> {
-        let (index, time) = (
-            self.path(FileKind::OffsetIndex),
-            self.path(FileKind::TimeIndex),
-        );
         let base = self.base_offset;
-        self.index
-            .push(&index, base, at, config.max_index_entries())?;
-        self.time_index
-            .maybe_push(&time, base, newest, config.max_time_index_entries())
+        if !self.index.push_to_memory(base, at) {
+            let index = self.path(FileKind::OffsetIndex);
+            self.index
+                .push(&index, base, at, config.max_index_entries())?;
+        }
+        if !self.time_index.maybe_push_to_memory(base, newest) {
+            let time = self.path(FileKind::TimeIndex);
+            self.time_index
+                .maybe_push(&time, base, newest, config.max_time_index_entries())?;
+        }
+        Ok(())
     }
 
     /// Takes the last append back.
@@ -389,10 +392,12 @@ impl Segment {
         if waited > config.max_segment_ms().saturating_sub(self.roll_jitter_ms) {
             return Ok(true);
         }
-        let index = self.path(FileKind::OffsetIndex);
-        let time = self.path(FileKind::TimeIndex);
-        Ok(self.index.len(&index)? >= config.max_index_entries()
-            || self.time_index.len(&time)? >= config.max_time_index_entries().saturating_sub(1))
+        let (entries, times) = match (self.index.known_len(), self.time_index.known_len()) {
+            (Some(entries), Some(times)) => (entries, times),
+            _ => self.index_lens()?,
+        };
+        Ok(entries >= config.max_index_entries()
+            || times >= config.max_time_index_entries().saturating_sub(1))
     }
 
     /// Between the first batch's timestamp and the new one's; without timestamps, the age of the segment.
