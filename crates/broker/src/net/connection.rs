@@ -1,9 +1,15 @@
-//! One connection: a frame in, its answer out, then the next frame.
+//! One connection: a frame in, its answer out, then the next frame. Small answers to requests that had arrived together
+//! go out together.
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use gracchus_kafka_proto::{Chunk, Frame};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -98,46 +104,127 @@ pub async fn serve<S: Service>(
     }
 }
 
-/// The loop. Returns why it ended, None when the client simply closed.
+/// Answers that wait for those of the requests behind them are not more than this together.
+const HELD_ANSWERS: u64 = 16 * 1024;
+/// After so many bytes without a pause a connection lets the others have the thread.
+const TURN: usize = 64 * 1024;
+
+/// Small answers to requests that arrived with others, to be written with theirs.
+#[derive(Debug, Default)]
+struct Held {
+    frame: Frame,
+    bytes: u64,
+}
+
+impl Held {
+    /// Takes the answer, if it is small.
+    fn hold(&mut self, answer: &mut Frame) -> bool {
+        let bytes = answer.len();
+        let in_memory = answer.chunks.iter().all(|c| matches!(c, Chunk::Bytes(_)));
+        let room = in_memory && self.bytes + bytes <= HELD_ANSWERS;
+        if room {
+            self.bytes += bytes;
+            self.frame.chunks.append(&mut answer.chunks);
+        }
+        room
+    }
+
+    async fn write(&mut self, stream: &TcpStream, activity: &Activity) -> io::Result<()> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        self.bytes = 0;
+        let frame = std::mem::take(&mut self.frame);
+        write_frame(stream, frame, || activity.touch()).await
+    }
+}
+
+/// Why the loop ended; None when the client simply closed.
+type Ended = Option<String>;
+
+fn write_failed(error: &io::Error) -> Ended {
+    (!is_disconnect(error)).then(|| format!("writing failed: {error}"))
+}
+
+/// The loop.
 async fn exchange<S: Service>(
     stream: &mut TcpStream,
     info: &Arc<ConnectionInfo>,
     service: &S,
     shared: &Shared,
     activity: &Activity,
-) -> Option<String> {
+) -> Ended {
+    // brokers must get through when clients hold all the memory
+    let memory = (!info.privileged).then_some(&shared.memory);
     let mut reader = FrameReader::new(shared.max_frame);
+    let mut held = Held::default();
+    let mut turn = 0;
     loop {
-        let frame = match reader
-            .next(stream, &shared.memory, || activity.touch())
-            .await
-        {
+        if !reader.has_frame() {
+            if let Err(error) = held.write(stream, activity).await {
+                return write_failed(&error);
+            }
+            if turn >= TURN {
+                turn = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        let mut frame = match reader.next(stream, memory, || activity.touch()).await {
             Ok(frame) => frame,
-            Err(FrameError::Closed(false)) => return None,
-            Err(FrameError::Io(e)) if is_disconnect(&e) => return None,
-            Err(error) => return Some(error.to_string()),
+            Err(error) => {
+                // those before it are answered all the same
+                let _ = held.write(stream, activity).await;
+                return match error {
+                    FrameError::Closed(false) => None,
+                    FrameError::Io(e) if is_disconnect(&e) => None,
+                    error => Some(error.to_string()),
+                };
+            }
         };
-        let outcome = service.answer(info, frame.bytes).await;
+        turn += frame.bytes.len();
+        let is_produce = frame.is_produce();
+        let outcome = {
+            let mut answer = pin!(service.answer(info, frame.bytes));
+            let first = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
+            match first {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending => {
+                    if is_produce {
+                        frame.memory = None; // it is appended, and waits for its replicas
+                    }
+                    if let Err(error) = held.write(stream, activity).await {
+                        return write_failed(&error);
+                    }
+                    answer.await
+                }
+            }
+        };
         drop(frame.memory);
         activity.touch();
         match outcome {
             Outcome::Nothing => {}
-            Outcome::Close(reason) => return Some(reason),
-            Outcome::Reply(answer) => {
-                match write_frame(stream, answer, || activity.touch()).await {
-                    Ok(()) => {}
-                    Err(e) if is_disconnect(&e) => return None,
-                    Err(e) => return Some(format!("writing failed: {e}")),
+            Outcome::Close(reason) => {
+                let _ = held.write(stream, activity).await;
+                return Some(reason);
+            }
+            Outcome::Reply(mut answer) => {
+                if held.hold(&mut answer) {
+                    continue;
+                }
+                let mut written = held.write(stream, activity).await;
+                if written.is_ok() {
+                    written = write_frame(stream, answer, || activity.touch()).await;
+                }
+                if let Err(error) = written {
+                    return write_failed(&error);
                 }
             }
         }
     }
 }
 
-fn is_disconnect(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{
-        BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut,
-    };
+fn is_disconnect(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut};
     matches!(
         error.kind(),
         BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | TimedOut

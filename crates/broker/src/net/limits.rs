@@ -154,7 +154,8 @@ impl ConnectionCounter {
     }
 }
 
-/// Memory for requests being read or worked on. Frames up to [`FREE_FRAME`] are not counted: connections bound those.
+/// Memory for requests being read or worked on. Frames that fit in a shared buffer ([`FREE_FRAME`]) are not counted:
+/// connections bound those.
 #[derive(Debug, Clone)]
 pub struct RequestMemory {
     permits: Arc<Semaphore>,
@@ -162,7 +163,7 @@ pub struct RequestMemory {
 }
 
 /// Bytes of a frame that cost no permit.
-pub const FREE_FRAME: usize = 64 * 1024;
+pub const FREE_FRAME: usize = super::frame::SHARED_BUFFER;
 const UNIT: usize = 1024;
 
 impl RequestMemory {
@@ -269,12 +270,12 @@ mod tests {
 
     #[tokio::test]
     async fn large_frames_take_turns() {
-        let memory = RequestMemory::new(0, 100 * 1024);
+        let memory = RequestMemory::new(0, 200 * 1024);
         assert!(memory.take(FREE_FRAME).await.is_none());
-        let first = memory.take(100 * 1024).await.unwrap();
+        let first = memory.take(200 * 1024).await.unwrap();
         let second = tokio::spawn({
             let memory = memory.clone();
-            async move { memory.take(100 * 1024).await.is_some() }
+            async move { memory.take(200 * 1024).await.is_some() }
         });
         tokio::task::yield_now().await;
         assert!(!second.is_finished());

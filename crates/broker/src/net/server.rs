@@ -258,7 +258,7 @@ mod tests {
     use crate::net::Outcome;
     use crate::net::limits::{ConnectionLimits, LineLimiter, RequestMemory};
 
-    /// Sends frames back; `close` closes, `nothing` answers nothing.
+    /// Sends frames back; `close` closes, `nothing` answers nothing, `wait` is never answered.
     struct Echo;
 
     impl Service for Echo {
@@ -266,6 +266,7 @@ mod tests {
             match &frame[..] {
                 b"close" => Outcome::Close("asked to".into()),
                 b"nothing" => Outcome::Nothing,
+                b"wait" => std::future::pending().await,
                 _ => {
                     let length = Bytes::copy_from_slice(&(frame.len() as u32).to_be_bytes());
                     Outcome::Reply(Frame {
@@ -336,6 +337,32 @@ mod tests {
         ]
         .concat();
         stream.write_all(&input).await.unwrap();
+        assert_eq!(
+            until_closed(&mut stream).await,
+            [framed(b"one"), framed(b"two")].concat()
+        );
+    }
+
+    /// Answers are held back only for requests that are answered at once.
+    #[tokio::test]
+    async fn an_answer_does_not_wait_for_the_next_request() {
+        let large = framed(&vec![7; 100_000]);
+        for first in [framed(b"one"), large] {
+            let mut stream = TcpStream::connect(serve(many(), None)).await.unwrap();
+            let input = [&first[..], &framed(b"wait"), &framed(b"two")].concat();
+            stream.write_all(&input).await.unwrap();
+            let mut got = vec![0; first.len()];
+            stream.read_exact(&mut got).await.unwrap();
+            assert!(got == first);
+        }
+        let mut stream = TcpStream::connect(serve(many(), None)).await.unwrap();
+        let broken = [
+            framed(b"one"),
+            framed(b"two"),
+            (-1i32).to_be_bytes().to_vec(),
+        ]
+        .concat();
+        stream.write_all(&broken).await.unwrap();
         assert_eq!(
             until_closed(&mut stream).await,
             [framed(b"one"), framed(b"two")].concat()
