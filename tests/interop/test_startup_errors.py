@@ -1,5 +1,6 @@
 """What goes wrong at a start, and what an operator is told: one paragraph, exit code 1, nothing changed on disk."""
 
+import json
 import re
 import signal
 import socket
@@ -187,3 +188,29 @@ def test_zookeeper_with_the_sample_configuration_and_the_prometheus_provider(tmp
     finally:
         assert p.stop() == 0
     assert "WARN" not in p.text(), p.text()
+
+
+def test_check_config_says_where_each_value_is_from_and_starts_nothing(tmp_path):
+    file = tmp_path / "server.properties"
+    file.write_text("zookeeper.connect=127.0.0.1:1\n# a slip of the pen\nlog.retention.hour=1\nnum.partitions=2\nnum.partitions=3\n"
+                    f"log.dirs={tmp_path}/logs\nssl.key.password=quite secret\n")
+    done = subprocess.run([BINARY, "check-config", file, "--override", "broker.id=7"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        f"WARN num.partitions stands in {file} twice: line 5 replaces line 4",
+        "WARN log.retention.hour was supplied but isn't a known config; did you mean log.retention.hours?",
+        "WARN ssl.key.password is known and has no effect in this broker"]
+    shown = dict(re.split(r"\s{2,}", line) for line in done.stdout.splitlines())
+    assert shown["num.partitions=3"] == f"{file}:5"
+    assert shown["log.retention.hour=1"] == f"{file}:3"
+    assert shown["broker.id=7"] == "--override"
+    assert shown["log.retention.hours=168"] == "default"
+    assert shown["ssl.key.password=[hidden]"] == f"{file}:7"
+    assert len(shown) > 300 and "quite secret" not in done.stdout + done.stderr
+    document = json.loads(subprocess.run([BINARY, "check-config", file, "--given", "--format", "json"], capture_output=True, check=True,
+                                         timeout=60).stdout)
+    assert {"key": "num.partitions", "value": "3", "origin": f"{file}:5", "known": True, "honoured": True} in document["keys"]
+    assert len(document["keys"]) == 5
+    assert [p.name for p in tmp_path.iterdir()] == ["server.properties"]
+    file.write_text("zookeeper.connect=127.0.0.1:1\n\nnum.partitions=many\n")
+    assert f"({file}, line 3)" in refused([BINARY, "check-config", file])

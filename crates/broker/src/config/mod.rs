@@ -9,6 +9,10 @@
 pub mod broker_config;
 /// Kafka's definitions of all keys.
 pub mod catalogue;
+#[cfg(test)]
+mod document;
+/// Every key's value and where it comes from.
+pub mod effective;
 /// What can be wrong.
 pub mod error;
 /// `listeners` and its relatives.
@@ -17,6 +21,8 @@ pub mod listeners;
 pub mod load;
 /// `.properties` files by Java's rules.
 pub mod properties;
+/// What stops the start.
+mod refusals;
 /// The layers and what follows from them.
 pub mod store;
 /// A topic's typed values.
@@ -27,6 +33,8 @@ pub mod validate;
 pub mod value;
 /// Protocol versions by name.
 pub mod version;
+/// What is warned about.
+pub mod warnings;
 
 /// What AlterConfigs may do.
 pub mod alter;

@@ -1,6 +1,7 @@
-//! The servers: `start`, `broker`, `zookeeper`.
+//! The servers: `start`, `broker`, `zookeeper`; and `check-config`, a look at a configuration without starting anything.
 
 mod broker;
+mod check_config;
 mod console;
 mod start;
 mod zookeeper;
@@ -26,6 +27,8 @@ enum Command {
     Broker(BrokerArgs),
     /// The coordination server alone, as zkServer.sh start-foreground
     Zookeeper(ZookeeperArgs),
+    /// Every key of a server.properties with its value and where that comes from; starts nothing
+    CheckConfig(CheckConfigArgs),
     /// The ZooKeeper shell, as zkCli.sh (gracchus zk --help)
     Zk,
     /// Topics, as kafka-topics.sh
@@ -81,6 +84,28 @@ struct BrokerArgs {
 }
 
 #[derive(Debug, Args)]
+struct CheckConfigArgs {
+    /// Kafka's server.properties
+    #[arg(value_name = "server.properties")]
+    file: PathBuf,
+    /// Overrides a key of the file (repeatable)
+    #[arg(long = "override", visible_alias = "config", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Only keys that are given, without those that have their default
+    #[arg(long)]
+    given: bool,
+    /// What is printed
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Args)]
 struct ZookeeperArgs {
     /// ZooKeeper's zoo.cfg
     #[arg(value_name = "zoo.cfg")]
@@ -107,6 +132,7 @@ pub fn run() -> ExitCode {
             Command::Start(args) => start::run(args).await,
             Command::Broker(args) => broker::run(args).await,
             Command::Zookeeper(args) => zookeeper::run(args).await,
+            Command::CheckConfig(args) => check_config::run(&args),
             _ => crate::process::fail(&"this tool is not in this build"),
         }
     });
