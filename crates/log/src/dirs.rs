@@ -27,6 +27,8 @@ pub struct StoredIdentity {
 pub(crate) struct LogDir {
     pub path: PathBuf,
     pub offline: Arc<AtomicBool>,
+    /// Names in it have changed since it was flushed last.
+    pub renamed: AtomicBool,
     lock: Mutex<Option<File>>,
     meta: Option<MetaProperties>,
 }
@@ -189,6 +191,7 @@ impl LogDir {
         Ok(Self {
             path: path.to_path_buf(),
             offline: Arc::default(),
+            renamed: AtomicBool::new(false),
             lock: Mutex::new(Some(lock)),
             meta: MetaProperties::read(path)?,
         })
@@ -198,6 +201,7 @@ impl LogDir {
         Self {
             path: path.to_path_buf(),
             offline: Arc::new(AtomicBool::new(true)),
+            renamed: AtomicBool::new(false),
             lock: Mutex::new(None),
             meta: None,
         }

@@ -164,10 +164,27 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], sync: Sync) -> Result<(), LogEr
     Ok(())
 }
 
+/// Gives a directory's names to the device.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), LogError> {
-    File::open(dir)
-        .and_then(|d| d.sync_all())
-        .map_err(|e| LogError::io("flush", dir, e))
+    open_read(dir)?
+        .sync_all()
+        .map_err(|e| LogError::sync(dir, e))
+}
+
+/// Gives a file, or a directory's names, to the device, if it is there.
+pub(crate) fn sync_if_exists(path: &Path) -> Result<(), LogError> {
+    match open_if_exists(path)? {
+        Some(file) => file.sync_all().map_err(|e| LogError::sync(path, e)),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn open_if_exists(path: &Path) -> Result<Option<File>, LogError> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(LogError::io("open", path, e)),
+    }
 }
 
 /// Reserves blocks beyond the end without changing the file's size. False if the file system does not do that or

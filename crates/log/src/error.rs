@@ -15,6 +15,9 @@ pub enum LogError {
         path: PathBuf,
         source: io::Error,
     },
+    /// The device did not take what was written: it may be lost, and asking again would not tell.
+    #[error("cannot flush {}: {source}", path.display())]
+    Sync { path: PathBuf, source: io::Error },
     /// A file holds what it must not.
     #[error("{} is damaged: {detail}", path.display())]
     Corrupt { path: PathBuf, detail: String },
@@ -44,6 +47,13 @@ impl LogError {
     pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io {
             op,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    pub(crate) fn sync(path: &Path, source: io::Error) -> Self {
+        Self::Sync {
             path: path.to_path_buf(),
             source,
         }
@@ -87,17 +97,30 @@ impl LogError {
         }
     }
 
-    /// A disk error after which the directory has to be taken offline (controller.md B7).
+    /// The file of a disk error after which its directory has to be taken offline (controller.md B7).
+    pub fn fatal_to(&self) -> Option<&Path> {
+        match self {
+            Self::Sync { path, .. } => Some(path),
+            Self::Io { path, .. } if !self.is_out_of_space() && !self.is_out_of_files() => {
+                Some(path)
+            }
+            _ => None,
+        }
+    }
+
+    /// A disk error after which the directory has to be taken offline.
     pub fn takes_dir_offline(&self) -> bool {
-        matches!(self, Self::Io { .. }) && !self.is_out_of_space() && !self.is_out_of_files()
+        self.fatal_to().is_some()
     }
 
     /// The protocol's error for it.
     pub fn error_code(&self) -> ErrorCode {
         match self {
-            Self::Io { .. } | Self::Corrupt { .. } | Self::Offline { .. } | Self::NoDirOnline => {
-                ErrorCode::KafkaStorageError
-            }
+            Self::Io { .. }
+            | Self::Sync { .. }
+            | Self::Corrupt { .. }
+            | Self::Offline { .. }
+            | Self::NoDirOnline => ErrorCode::KafkaStorageError,
             Self::Deleted { .. } => ErrorCode::NotLeaderOrFollower,
             Self::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
             Self::InconsistentTopicId { .. } => ErrorCode::InconsistentTopicId,

@@ -176,8 +176,8 @@ proptest! {
             all.push(entry);
         }
         if reload {
-            index.sync(&offsets, max).unwrap();
-            time.sync(&times, max).unwrap();
+            index.write_out(&offsets, max).unwrap();
+            time.write_out(&times, max).unwrap();
             (index, time) = (OffsetIndex::default(), TimeIndex::default());
         }
         for probe in probes {

@@ -61,7 +61,7 @@ pub async fn answer(
     for topic in request.topic_data {
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
         for data in topic.partition_data {
-            let appended = append(
+            let mut appended = append(
                 replicas,
                 &cluster,
                 ctx,
@@ -70,6 +70,11 @@ pub async fn answer(
                 data.index,
                 data.records,
             );
+            if let Ok(outcome) = &appended
+                && let Err(code) = replicas.flush_appended(outcome).await
+            {
+                appended = Err(code.into());
+            }
             partitions.push(match appended {
                 Ok(AppendOutcome { partition, info }) => {
                     if acks == -1 {

@@ -69,6 +69,7 @@ impl OffsetsLog for ReplicaManager {
         );
         Box::pin(async move {
             let appended = appended.map_err(|failure| failure.code)?;
+            self.flush_appended(&appended).await?;
             if all {
                 let wait = (appended.partition, appended.info.last_offset + 1);
                 let deadline = Instant::now() + timeout;

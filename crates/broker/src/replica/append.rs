@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::manager::ReplicaManager;
 use super::partition::{Partition, Role};
 use super::waiters::Waiter;
+use crate::clock::now_ms;
 
 /// An append that was done.
 #[derive(Clone)]
@@ -60,8 +61,8 @@ fn hides_log_start(code: ErrorCode) -> bool {
 }
 
 impl ReplicaManager {
-    /// Appends to a partition led here. `acks_all` refuses when the ISR is too small already. Readers are woken; who
-    /// needs the ISR to have it then calls [`Self::wait_replicated`].
+    /// Appends to a partition led here. `acks_all` refuses when the ISR is too small already. Readers are woken; before an
+    /// answer come [`Self::flush_appended`] and, for who needs the ISR to have it, [`Self::wait_replicated`].
     pub fn append(
         &self,
         topic: &str,
@@ -90,7 +91,9 @@ impl ReplicaManager {
             }
             match log.append_as_leader(records, role.leader_epoch, origin, now_ms) {
                 Ok(info) => {
-                    partition.raise_high_watermark(role, &mut log, now_ms);
+                    if !info.flush_due {
+                        partition.raise_high_watermark(role, &mut log, now_ms);
+                    }
                     Ok(info)
                 }
                 Err(error) => Err((
@@ -112,6 +115,35 @@ impl ReplicaManager {
                 Err(refused)
             }
         }
+    }
+
+    /// Carries out the flush that an append left due (`flush.messages`), on a thread that may block, and lets the records be
+    /// seen. When the device refuses, its directory is offline, and so is the partition.
+    pub async fn flush_appended(
+        self: &Arc<Self>,
+        appended: &AppendOutcome,
+    ) -> Result<(), ErrorCode> {
+        if !appended.info.flush_due {
+            return Ok(());
+        }
+        let (manager, partition) = (self.clone(), appended.partition.clone());
+        let flush = move || {
+            let Some(log) = partition.log() else {
+                return Err(ErrorCode::NotLeaderOrFollower);
+            };
+            let now = now_ms();
+            if let Err(error) = manager.logs().flush(&log, now) {
+                return Err(manager.log_failed(&partition.id, "flushing", &error));
+            }
+            // Who has lost its leadership meanwhile has nothing to raise.
+            let _ = partition.with_log(-1, true, |role, log| {
+                partition.raise_high_watermark(role, &mut log.lock(), now)
+            });
+            partition.waiters.wake();
+            Ok(())
+        };
+        let flushed = tokio::task::spawn_blocking(flush).await;
+        flushed.unwrap_or(Err(ErrorCode::UnknownServerError))
     }
 
     /// Waits until the in-sync replicas have everything below the given offsets, or the deadline. One error a
@@ -140,7 +172,7 @@ impl ReplicaManager {
 
     /// [`Self::append`] with acks=all and the wait, for the coordinators' own records.
     pub async fn append_replicated(
-        &self,
+        self: &Arc<Self>,
         topic: &str,
         partition: i32,
         records: Bytes,
@@ -149,6 +181,7 @@ impl ReplicaManager {
     ) -> Result<AppendInfo, AppendFailure> {
         let origin = AppendOrigin::Coordinator;
         let appended = self.append(topic, partition, records, true, origin, now_ms)?;
+        self.flush_appended(&appended).await?;
         let wait = (appended.partition, appended.info.last_offset + 1);
         match self
             .wait_replicated(std::slice::from_ref(&wait), deadline)
@@ -171,6 +204,7 @@ fn nothing(log_start_offset: i64) -> AppendInfo {
         log_start_offset,
         records: 0,
         bytes: 0,
+        flush_due: false,
         duplicate: false,
     }
 }

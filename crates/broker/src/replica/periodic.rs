@@ -18,6 +18,9 @@ const UNOPENED_EVERY: Duration = Duration::from_secs(5);
 /// Deleted files are looked for so often; `file.delete.delay.ms` decides when they go.
 const FILE_DELETION_EVERY: Duration = Duration::from_secs(1);
 
+/// A rolled segment is on the device within about this time; Kafka begins at the roll.
+const SEALED_EVERY: Duration = Duration::from_secs(1);
+
 fn every(ms: i64) -> Duration {
     Duration::from_millis(
         u64::try_from(ms)
@@ -39,6 +42,9 @@ impl ReplicaManager {
 
         timer(first, every(config.log_retention_check_interval_ms), |m| {
             m.logs.run_retention_once(now_ms());
+        });
+        timer(SEALED_EVERY, SEALED_EVERY, |m| {
+            m.logs.run_sealed_flush_once(now_ms());
         });
         if config.log_flush_scheduler_interval_ms < i64::MAX {
             timer(first, every(config.log_flush_scheduler_interval_ms), |m| {

@@ -351,3 +351,27 @@ async fn an_isr_that_shrank_meanwhile() {
     .await;
     assert_eq!(answer.0, ErrorCode::NotEnoughReplicasAfterAppend);
 }
+
+#[tokio::test]
+async fn flush_messages_are_on_the_device_before_the_answer() {
+    let rig = Rig::with(&[("log.flush.interval.messages", "2")]);
+    assert_eq!(rig.lead("t", 1, &[ME], &[ME]), ErrorCode::None);
+    let recovery_point = || {
+        let log = rig.replicas.partition("t", 0).unwrap().log().unwrap();
+        let log = log.lock();
+        log.recovery_point()
+    };
+    rig.produce("t", batch(&["a"])).await;
+    assert_eq!((recovery_point(), rig.high_watermark("t")), (0, 1));
+    rig.produce("t", batch(&["b"])).await;
+    assert_eq!((recovery_point(), rig.high_watermark("t")), (2, 2));
+    // A device that refuses: an error, and no second chance to write the same records once more.
+    let path = rig.dir.path().join("t-0/00000000000000000000.snapshot");
+    std::os::unix::fs::symlink("/dev/null", path).unwrap();
+    rig.produce("t", batch(&["c"])).await;
+    for value in ["d", "d"] {
+        let answer = rig.produce("t", batch(&[value])).await;
+        assert_eq!(error(answer.error_code), ErrorCode::KafkaStorageError);
+        assert_eq!(answer.base_offset, -1);
+    }
+}

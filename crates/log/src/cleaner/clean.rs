@@ -246,10 +246,8 @@ impl Group<'_> {
         cleaned.flush(self.log_config)?;
         keep_times(&cleaned, last.last_modified_ms)?;
         let serials: Vec<u64> = sources.iter().map(|s| s.serial).collect();
-        self.log
-            .lock()
-            .swap_in(cleaned, &serials, self.now_ms)
-            .map_err(CleanError::Log)
+        self.log.lock().swap_in(cleaned, &serials, self.now_ms)?;
+        disk::sync_if_exists(self.dir).map_err(CleanError::Log)
     }
 }
 

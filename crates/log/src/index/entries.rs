@@ -223,15 +223,6 @@ impl<const N: usize> Entries<N> {
         self.preallocated = false;
         Ok(())
     }
-
-    pub(super) fn sync(&mut self, path: &Path, max: u32) -> Result<(), LogError> {
-        self.write_pending(path, max)?;
-        match File::open(path) {
-            Ok(file) => file.sync_all().map_err(|e| LogError::io("flush", path, e)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(LogError::io("open", path, e)),
-        }
-    }
 }
 
 fn read_entry<const N: usize>(file: &File, path: &Path, at: u32) -> Result<[u8; N], LogError> {

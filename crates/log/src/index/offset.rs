@@ -111,8 +111,9 @@ impl OffsetIndex {
         self.entries.cut_file(path)
     }
 
-    pub fn sync(&mut self, path: &Path, max: u32) -> Result<(), LogError> {
-        self.entries.sync(path, max)
+    /// Writes the entries that wait in memory.
+    pub fn write_out(&mut self, path: &Path, max: u32) -> Result<(), LogError> {
+        self.entries.write_pending(path, max)
     }
 }
 

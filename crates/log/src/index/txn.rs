@@ -80,14 +80,6 @@ impl TxnIndex {
                 .map_err(|e| LogError::io("cut", path, e)),
         }
     }
-
-    pub fn sync(path: &Path) -> Result<(), LogError> {
-        match std::fs::File::open(path) {
-            Ok(file) => file.sync_all().map_err(|e| LogError::io("flush", path, e)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(LogError::io("open", path, e)),
-        }
-    }
 }
 
 fn encode(e: &AbortedEntry) -> [u8; SIZE] {

@@ -9,6 +9,7 @@ use crate::partition::{OpenOptions, PartitionLog};
 use gracchus_kafka_proto::Uuid;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl LogManager {
     /// The log, made in the directory with the fewest logs if it does not exist. Refused with a directory offline
@@ -117,6 +118,9 @@ impl LogManager {
             let error = LogError::io("rename", &from, e);
             self.handle_error(&error);
             return Err(error);
+        }
+        if let Some(dir) = self.dirs.get(held.dir) {
+            dir.renamed.store(true, Relaxed);
         }
         let at_ms = now_ms.saturating_add(log.config().file_delete_delay_ms);
         self.doomed.lock().push(Doomed { path: to, at_ms });

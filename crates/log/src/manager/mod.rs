@@ -158,12 +158,9 @@ impl LogManager {
 
     /// Tells of an error of a log: if it takes its directory offline, the partitions lost with it (once).
     pub fn handle_error(&self, error: &LogError) -> BTreeSet<TopicPartition> {
-        let LogError::Io { path, .. } = error else {
+        let Some(path) = error.fatal_to() else {
             return BTreeSet::new();
         };
-        if !error.takes_dir_offline() {
-            return BTreeSet::new();
-        }
         let holder = self
             .dirs
             .iter()

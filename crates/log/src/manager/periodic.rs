@@ -2,9 +2,12 @@
 
 use super::{LogManager, SharedLog};
 use crate::cleaner::CleanerReport;
+use crate::disk;
 use crate::error::LogError;
 use crate::naming::TopicPartition;
+use crate::partition::PartitionLog;
 use parking_lot::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl LogManager {
     /// `log.retention.check.interval.ms`; the number of segments deleted. A log with `compact` alone loses only what is
@@ -21,18 +24,49 @@ impl LogManager {
         deleted
     }
 
-    /// Flushes logs whose `flush.ms` has passed, and rolled segments of all; the number of logs flushed. Call it every
-    /// second or so: it costs nothing when there is nothing to do.
+    /// `log.flush.scheduler.interval.ms`: flushes logs whose `flush.ms` has passed; how many.
     pub fn run_flush_once(&self, now_ms: i64) -> usize {
+        self.flush_all(now_ms, |log| {
+            if log.flush_is_due(now_ms) {
+                log.log_end_offset()
+            } else {
+                i64::MIN
+            }
+        })
+    }
+
+    /// Flushes rolled segments, and the names of files made since; how many logs. Call it every second or so, whatever the
+    /// flush settings: the recovery point moves by it. It costs nothing when there is nothing to do.
+    pub fn run_sealed_flush_once(&self, now_ms: i64) -> usize {
+        for dir in self.dirs.iter().filter(|d| !d.is_offline()) {
+            // A deleted log that came back in a power cut would stand in the way of the next of its name.
+            if dir.renamed.swap(false, Relaxed)
+                && let Err(error) = disk::sync_dir(&dir.path)
+            {
+                tracing::warn!("{error}");
+                self.handle_error(&error);
+            }
+        }
+        self.flush_all(now_ms, PartitionLog::sealed_end)
+    }
+
+    fn flush_all(&self, now_ms: i64, up_to: impl Fn(&PartitionLog) -> i64) -> usize {
         let mut flushed = 0;
         for (partition, log) in self.logs() {
-            match flush(&log, now_ms) {
+            match flush(&log, now_ms, &up_to) {
                 Ok(true) => flushed += 1,
                 Ok(false) => {}
                 Err(error) => self.report(&partition, "the flush", &error),
             }
         }
         flushed
+    }
+
+    /// Flushes all that a log holds now: after an append that is [`crate::AppendInfo::flush_due`]. The caller tells
+    /// [`Self::handle_error`] of an error.
+    pub fn flush(&self, log: &SharedLog, now_ms: i64) -> Result<(), LogError> {
+        let end = log.lock().log_end_offset();
+        flush(log, now_ms, &|_| end).map(|_| ())
     }
 
     /// Files and directories whose `file.delete.delay.ms` has passed.
@@ -122,24 +156,23 @@ impl LogManager {
     }
 }
 
-/// Waits for the device without the log's lock.
-fn flush(log: &SharedLog, now_ms: i64) -> Result<bool, LogError> {
-    let task = {
+/// Waits for the device without the log's lock; true if there was anything to flush.
+fn flush(
+    log: &SharedLog,
+    now_ms: i64,
+    up_to: &impl Fn(&PartitionLog) -> i64,
+) -> Result<bool, LogError> {
+    let (up_to, mut next) = {
         let mut log = log.lock();
-        let up_to = if log.flush_is_due(now_ms) {
-            log.log_end_offset()
-        } else {
-            log.sealed_end()
-        };
-        if up_to <= log.recovery_point() {
-            return Ok(false);
-        }
-        log.begin_flush(up_to, now_ms)?
+        let up_to = up_to(&log);
+        (up_to, log.begin_flush(up_to, now_ms)?)
     };
-    let Some(task) = task else {
-        return Ok(false);
-    };
-    task.run()?;
-    log.lock().finish_flush(&task);
-    Ok(true)
+    let any = next.is_some();
+    while let Some(task) = next {
+        task.run()?;
+        let mut log = log.lock();
+        log.finish_flush(&task);
+        next = log.begin_flush(up_to, now_ms)?;
+    }
+    Ok(any)
 }

@@ -97,7 +97,7 @@ impl PartitionLog {
             next = batch.last_offset + 1;
             position += size;
         }
-        let info = AppendInfo {
+        Ok(AppendInfo {
             first_offset: ready.first_offset,
             last_offset: ready.last_offset,
             max_timestamp: ready.max_timestamp,
@@ -105,10 +105,9 @@ impl PartitionLog {
             log_start_offset: self.log_start,
             records: u32::try_from(ready.record_count).unwrap_or(u32::MAX),
             bytes: u32::try_from(ready.size).unwrap_or(u32::MAX),
+            flush_due: self.flush_is_due_by_count(),
             duplicate: false,
-        };
-        self.flush_by_count(now_ms)?;
-        Ok(info)
+        })
     }
 
     /// Appends the leader's batches with the offsets that they have. A trailing partial batch is ignored.
@@ -190,7 +189,6 @@ impl PartitionLog {
             });
             position += entry.size() as u32;
         }
-        self.flush_by_count(now_ms)?;
         Ok(AppendInfo {
             first_offset: first,
             last_offset: last,
@@ -199,6 +197,7 @@ impl PartitionLog {
             log_start_offset: self.log_start,
             records: count,
             bytes: span.bytes as u32,
+            flush_due: self.flush_is_due_by_count(),
             duplicate: false,
         })
     }
@@ -212,6 +211,7 @@ impl PartitionLog {
             log_start_offset: self.log_start,
             records: 0,
             bytes: 0,
+            flush_due: false,
             duplicate: false,
         }
     }
@@ -225,6 +225,8 @@ impl PartitionLog {
             log_start_offset: self.log_start,
             records: 0,
             bytes: 0,
+            // The first answer may have been lost before its flush.
+            flush_due: self.flush_is_due_by_count(),
             duplicate: true,
         }
     }
@@ -303,10 +305,12 @@ impl PartitionLog {
             match epoch {
                 Some(epoch) if epoch < 0 => {}
                 Some(epoch) => {
-                    self.epochs.assign(&dir, epoch, base_offset)?;
+                    let changed = self.epochs.assign(&dir, epoch, base_offset)?;
+                    self.names.note(changed);
                 }
                 None => {
-                    self.epochs.clear(&dir)?;
+                    let changed = self.epochs.clear(&dir)?;
+                    self.names.note(changed);
                 }
             }
         }
@@ -346,6 +350,9 @@ impl PartitionLog {
             active.take_back(before, log_end)?;
             return Err(error);
         }
+        if before == 0 {
+            self.names.change(); // its files may have been made just now
+        }
         for update in part.updates {
             self.producers.update(update);
         }
@@ -367,13 +374,6 @@ impl PartitionLog {
             self.roll(now_ms)?;
         }
         Ok(())
-    }
-
-    fn flush_by_count(&mut self, now_ms: i64) -> Result<(), LogError> {
-        if self.log_end - self.recovery_point < self.config.flush_messages {
-            return Ok(());
-        }
-        self.flush(now_ms)
     }
 }
 

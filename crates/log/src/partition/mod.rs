@@ -57,6 +57,8 @@ pub struct AppendInfo {
     pub records: u32,
     /// Bytes written.
     pub bytes: u32,
+    /// `flush.messages` have come: who appended flushes before it answers ([`crate::LogManager::flush`]).
+    pub flush_due: bool,
     /// These very batches had been appended before: `first_offset` and the rest are of that time, nothing was written.
     pub duplicate: bool,
 }
@@ -177,6 +179,7 @@ pub struct PartitionLog {
     high_watermark_at: Option<LogPosition>,
     recovery_point: i64,
     last_flush_ms: i64,
+    names: flush::Names,
     epochs: LeaderEpochCache,
     producers: ProducerState,
     tail: Tail,
@@ -248,6 +251,7 @@ impl PartitionLog {
             }),
             None => {
                 identity::write_topic_id(&self.dir, id)?;
+                self.names.change();
                 self.topic_id = Some(id);
                 Ok(())
             }
@@ -394,7 +398,9 @@ impl PartitionLog {
             return Ok(());
         }
         let dir = self.dir.clone();
-        self.epochs.assign(&dir, epoch, offset).map(|_| ())
+        let changed = self.epochs.assign(&dir, epoch, offset)?;
+        self.names.note(changed);
+        Ok(())
     }
 
     /// The end of the largest epoch <= `epoch` (KIP-101, KIP-279); epoch and offset -1 if unknown.

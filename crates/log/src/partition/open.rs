@@ -1,5 +1,6 @@
 //! Opening a log: what a crash left half done is finished or undone, what may be torn is checked.
 
+use super::flush::Names;
 use super::{LogEnvironment, PartitionLog, rules};
 use crate::config::LogConfig;
 use crate::disk;
@@ -87,6 +88,11 @@ impl PartitionLog {
             high_watermark_at: None,
             recovery_point: options.recovery_point,
             last_flush_ms: options.now_ms,
+            names: match (options.fresh, options.clean) {
+                (true, _) => Names::of_new_directory(),
+                (_, true) => Names::default(),
+                _ => Names::of_unclean_stop(),
+            },
             epochs: LeaderEpochCache::default(),
             producers: ProducerState::new(
                 options.env.producer_id_expiration_ms,
@@ -329,6 +335,7 @@ impl PartitionLog {
             self.discard(all, options.now_ms)?;
             let dir = self.dir.clone();
             self.epochs.clear(&dir)?;
+            self.names.change();
             self.producers.truncate_fully(&dir, options.log_start)?;
             end = None;
         }

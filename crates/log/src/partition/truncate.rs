@@ -11,7 +11,8 @@ impl PartitionLog {
         let dir = self.dir.clone();
         if offset >= self.log_end {
             // An epoch noted at the end without records is forgotten too.
-            self.epochs.truncate_from_end(&dir, offset)?;
+            let changed = self.epochs.truncate_from_end(&dir, offset)?;
+            self.names.note(changed);
             return Ok(false);
         }
         let first = self.segments.first().map_or(0, Segment::base_offset);
@@ -67,6 +68,7 @@ impl PartitionLog {
 
     fn note_truncation(&mut self, offset: i64) {
         self.truncations += 1;
+        self.names.change();
         self.truncated_to = Some(self.truncated_to.map_or(offset, |o| o.min(offset)));
     }
 
@@ -87,7 +89,8 @@ impl PartitionLog {
         let dir = self.dir.clone();
         self.log_start = offset;
         self.producers.on_log_start(offset);
-        self.epochs.truncate_from_start(&dir, offset)?;
+        let changed = self.epochs.truncate_from_start(&dir, offset)?;
+        self.names.note(changed);
         Ok(true)
     }
 

@@ -1,5 +1,6 @@
 //! A segment: a `.log` file and its indexes.
 
+mod flush;
 mod list;
 mod lookup;
 mod recover;
@@ -453,25 +454,6 @@ impl Segment {
         }
         self.file = None;
         Ok(())
-    }
-
-    /// Writes waiting index entries and gives all of the segment to the device.
-    pub fn flush(&mut self, config: &LogConfig) -> Result<(), LogError> {
-        let file = self.file()?;
-        file.sync_data()
-            .map_err(|e| LogError::io("flush", &self.path(FileKind::Log), e))?;
-        self.flush_indexes(config)
-    }
-
-    pub(crate) fn flush_indexes(&mut self, config: &LogConfig) -> Result<(), LogError> {
-        let (index, time) = (
-            self.path(FileKind::OffsetIndex),
-            self.path(FileKind::TimeIndex),
-        );
-        self.index.sync(&index, config.max_index_entries())?;
-        self.time_index
-            .sync(&time, config.max_time_index_entries())?;
-        TxnIndex::sync(&self.path(FileKind::TxnIndex))
     }
 
     /// Cuts batches at and after `offset`; the number of bytes that went.
