@@ -100,6 +100,8 @@ struct QueueInner {
     jobs: Vec<Job>,
     stopping: bool,
     idle: bool,
+    /// There is something to do without a new job.
+    poked: bool,
 }
 
 impl Queue {
@@ -118,13 +120,21 @@ impl Queue {
     /// Waits at most until `timeout` for jobs and takes all of them; `None` when the server stops and nothing is left.
     pub fn take(&self, into: &mut Vec<Job>, timeout: Duration) -> Option<()> {
         let mut inner = self.inner.lock();
-        if inner.jobs.is_empty() && !inner.stopping {
+        if inner.jobs.is_empty() && !inner.stopping && !inner.poked {
             inner.idle = true;
             self.arrived.wait_for(&mut inner, timeout);
             inner.idle = false;
         }
+        inner.poked = false;
         std::mem::swap(&mut inner.jobs, into);
         (!into.is_empty() || !inner.stopping).then_some(())
+    }
+
+    /// Has the committer look at what it has set aside.
+    pub fn poke(&self) {
+        let mut inner = self.inner.lock();
+        inner.poked = true;
+        self.arrived.notify_one();
     }
 
     pub fn stop(&self) {

@@ -4,6 +4,7 @@
 //! meanwhile is the next batch. Reads behind a write of their session take the same way.
 
 mod handshake;
+mod parked;
 mod plan;
 mod reply;
 #[cfg(test)]
@@ -19,10 +20,11 @@ use crate::tree::DataTree;
 use gracchus_zk_proto::txn::Txn;
 use gracchus_zk_proto::{OpCode, ZkError};
 use handshake::{attach, end_session, grant};
+use parked::Parked;
 use plan::Planned;
 use reply::reply;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use watching::Watching;
 
@@ -46,6 +48,7 @@ pub(crate) struct Committer {
     last_look_ms: i64,
     grace_until_ms: i64,
     touched: Vec<Arc<Conn>>,
+    parked: Parked,
 }
 
 impl Committer {
@@ -65,6 +68,7 @@ impl Committer {
             last_look_ms: i64::MAX,
             grace_until_ms: 0,
             touched: Vec::new(),
+            parked: Parked::default(),
         }
     }
 
@@ -72,18 +76,27 @@ impl Committer {
     pub fn run(mut self) {
         let mut jobs = Vec::new();
         while self.shared.queue.take(&mut jobs, self.wait()).is_some() {
-            self.add_due(&mut jobs);
-            if !jobs.is_empty() || !self.unlogged_sessions.is_empty() {
-                self.work(&mut jobs);
-            }
-            self.snapshots.reap();
+            self.step(&mut jobs);
         }
         self.log.roll();
         self.snapshots.finish();
     }
 
+    fn step(&mut self, jobs: &mut Vec<Job>) {
+        self.parked.release(&self.shared, jobs);
+        self.parked.sift(&self.shared, jobs);
+        self.add_due(jobs);
+        if !jobs.is_empty() || !self.unlogged_sessions.is_empty() {
+            self.work(jobs);
+        }
+        self.snapshots.reap();
+    }
+
     /// Until a session may expire or containers are looked at.
     fn wait(&self) -> Duration {
+        if self.parked.is_ready() {
+            return Duration::ZERO;
+        }
         let now = self.shared.clock.now_ms();
         let due = self
             .shared
@@ -295,7 +308,7 @@ fn answered(
         shared.metrics.updatelatency.record_us(latency_us);
     }
     conn.answered(job.op, job.xid, zxid, now_ms, latency_us);
-    conn.pending.fetch_sub(1, Release);
+    conn.note_done(job.size);
     if conn.mark_wake() {
         touched.push(conn);
     }

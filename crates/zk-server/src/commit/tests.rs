@@ -5,8 +5,8 @@ use super::*;
 use crate::config::ZkConfig;
 use crate::session::{Sessions, password};
 use crate::store::data_dir::DataDir;
-use bytes::Bytes;
-use gracchus_zk_proto::request::CreateRequest;
+use bytes::{Buf, Bytes};
+use gracchus_zk_proto::request::{CreateRequest, PathWatchRequest};
 use gracchus_zk_proto::{Acl, ConnectRequest, Jute, ReplyHeader};
 
 struct Fixture {
@@ -38,7 +38,15 @@ impl Fixture {
     }
 
     fn work(&mut self, mut jobs: Vec<Job>) {
-        self.committer.work(&mut jobs);
+        for job in &jobs {
+            job.conn.as_ref().unwrap().note_queued(job.size);
+        }
+        let queue = &self.committer.shared.queue;
+        let size = jobs.iter().map(|job| job.size).sum();
+        queue.outstanding.fetch_add(jobs.len(), Relaxed);
+        queue.outstanding_bytes.fetch_add(size, Relaxed);
+        self.committer.step(&mut jobs);
+        assert_eq!(self.committer.shared.queue.outstanding.load(Relaxed), 0);
     }
 
     fn has(&self, path: &str) -> bool {
@@ -69,24 +77,45 @@ fn connect(conn: &Arc<Conn>, session: i64) -> Job {
 }
 
 fn create(conn: &Arc<Conn>, path: &str) -> Job {
+    create_with(conn, path, b"")
+}
+
+fn create_with(conn: &Arc<Conn>, path: &str, data: &[u8]) -> Job {
     let write = crate::net::decode::decode_write(
         OpCode::Create,
         CreateRequest {
             path: path.into(),
-            data: None,
+            data: Some(Bytes::copy_from_slice(data)),
             acl: Some(Acl::open()),
             flags: 0,
         }
         .to_bytes(),
     );
-    job(conn, OpCode::Create, write)
+    Job {
+        size: data.len(),
+        ..job(conn, OpCode::Create, write)
+    }
 }
 
-/// The error of the answer that the connection has to send.
-fn answer(conn: &Conn) -> Option<i32> {
-    let mut out = conn.out.lock();
-    let frame = out.buf.split().freeze();
-    (!frame.is_empty()).then(|| ReplyHeader::from_bytes(frame.slice(4..)).unwrap().err)
+fn get(conn: &Arc<Conn>, path: &str) -> Job {
+    let request = PathWatchRequest {
+        path: path.into(),
+        watch: false,
+    };
+    let op = OpCode::GetData;
+    job(conn, op, Task::Read(op, request.to_bytes()))
+}
+
+/// The operations that the connection has answers for, by their xids and errors; they count as sent.
+fn answers(conn: &Conn) -> Vec<(i32, i32)> {
+    let mut rest = conn.out.lock().buf.split().freeze();
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let length = rest.get_i32() as usize;
+        let header = ReplyHeader::from_bytes(rest.split_to(length)).unwrap();
+        found.push((header.xid, header.err));
+    }
+    found
 }
 
 #[test]
@@ -117,7 +146,67 @@ fn nothing_is_done_for_a_connection_that_lost_its_session_to_another() {
     if let Task::Connect(request) = &mut wrong.task {
         request.password = None;
     }
-    answer(&new);
     f.work(vec![wrong, create(&new, "/still-the-owner")]);
     assert!(f.has("/still-the-owner"));
+}
+
+#[test]
+fn requests_wait_in_order_while_their_answers_have_no_room() {
+    let mut f = Fixture::new();
+    let (slow, other) = (f.conn(), f.conn());
+    f.work(vec![connect(&slow, 0), connect(&other, 0)]);
+    let big = vec![b'x'; 700_000];
+    f.work(vec![create_with(&other, "/big", &big)]);
+    slow.out.lock().buf.clear();
+    let numbered = |xid, job: Job| Job { xid, ..job };
+    f.work(vec![
+        numbered(1, get(&slow, "/big")),
+        numbered(2, get(&slow, "/big")),
+        numbered(3, get(&slow, "/big")),
+        numbered(4, create(&slow, "/a")),
+        create(&other, "/b"),
+    ]);
+    // Two answers fill the room; what is behind waits, the write too, and others don't.
+    assert!(f.has("/b") && !f.has("/a"));
+    assert!(slow.is_full() && !f.committer.parked.is_ready());
+    f.work(vec![numbered(5, get(&slow, "/a"))]);
+    assert_eq!(answers(&slow), [(1, 0), (2, 0)]);
+    assert!(f.committer.parked.is_ready());
+    f.work(Vec::new());
+    assert_eq!(answers(&slow), [(3, 0), (4, 0), (5, 0)]);
+    assert!(!slow.is_full());
+}
+
+#[test]
+fn reads_are_weighed_with_the_writes_before_them() {
+    let mut f = Fixture::new();
+    let conn = f.conn();
+    f.work(vec![connect(&conn, 0)]);
+    conn.out.lock().buf.clear();
+    // Nothing is there yet, so that the tree alone would let all of them pass.
+    let mut jobs = vec![create_with(&conn, "/big", &[b'x'; 900_000])];
+    jobs.extend((0..100).map(|_| get(&conn, "/big")));
+    f.work(jobs);
+    let mut done = answers(&conn).len();
+    while done < 101 {
+        assert!(f.committer.parked.is_ready());
+        f.work(Vec::new());
+        let more = answers(&conn);
+        assert!((1..=3).contains(&more.len()) && more.iter().all(|(_, err)| *err == 0));
+        done += more.len();
+    }
+}
+
+#[test]
+fn what_waits_is_done_when_its_connection_ends() {
+    let mut f = Fixture::new();
+    let conn = f.conn();
+    f.work(vec![connect(&conn, 0)]);
+    conn.out.lock().buf.extend_from_slice(&[0; 2 << 20]);
+    f.work(vec![get(&conn, "/"), create(&conn, "/last")]);
+    assert!(!f.has("/last"));
+    conn.close(false);
+    assert!(f.committer.parked.is_ready());
+    f.work(Vec::new());
+    assert!(f.has("/last"));
 }

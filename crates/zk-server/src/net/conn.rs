@@ -8,13 +8,20 @@ use bytes::{BufMut, BytesMut};
 use gracchus_zk_proto::{Jute, ReplyHeader, ZkError};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
-/// A client that leaves as much unread is cut off: its events would grow without bound.
+/// A connection with more than this to send is not read, and nothing that it asked for is worked on.
+pub(crate) const MAX_BACKLOG: usize = 1 << 20;
+/// Events can't be held back: a client that leaves as much unread is cut off.
 pub(crate) const MAX_UNSENT: usize = 64 << 20;
+/// A connection whose requests that wait for the committer take more memory is not read.
+const MAX_PENDING_BYTES: usize = 4 << 20;
+/// Of a waiting request, beside its own bytes.
+const PENDING_OVERHEAD: usize = 256;
 
 /// What becomes of a connection when its output is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +57,9 @@ pub(crate) struct Conn {
     wake_due: AtomicBool,
     /// Requests queued for the committer and not answered.
     pub pending: AtomicU32,
+    pending_bytes: AtomicUsize,
+    /// Requests of this connection wait until it has room for their answers.
+    pub parked: AtomicBool,
     /// 0 until the handshake is done.
     pub session: AtomicI64,
     pub timeout_ms: AtomicI32,
@@ -86,6 +96,8 @@ impl Conn {
             wake: Notify::new(),
             wake_due: AtomicBool::new(false),
             pending: AtomicU32::new(0),
+            pending_bytes: AtomicUsize::new(0),
+            parked: AtomicBool::new(false),
             session: AtomicI64::new(0),
             timeout_ms: AtomicI32::new(0),
             last_heard: OnceLock::new(),
@@ -132,6 +144,33 @@ impl Conn {
             }
         }
         self.wake.notify_one();
+    }
+
+    /// A request of `size` bytes goes to the committer.
+    pub fn note_queued(&self, size: usize) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        self.pending_bytes
+            .fetch_add(size + PENDING_OVERHEAD, Ordering::Relaxed);
+    }
+
+    /// And is done.
+    pub fn note_done(&self, size: usize) {
+        self.pending_bytes
+            .fetch_sub(size + PENDING_OVERHEAD, Ordering::Relaxed);
+        self.pending.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// No more requests are taken in until some are answered, and the answers read.
+    pub fn is_full(&self) -> bool {
+        self.parked.load(Ordering::Relaxed)
+            || self.pending_bytes.load(Ordering::Relaxed) > MAX_PENDING_BYTES
+            || self.out.lock().buf.len() > MAX_BACKLOG
+    }
+
+    /// How much more may be prepared for sending; `None` if the connection is gone.
+    pub fn room(&self) -> Option<usize> {
+        let out = self.open_out()?;
+        Some(MAX_BACKLOG.saturating_sub(out.buf.len()))
     }
 
     /// True for the first who must wake the task.

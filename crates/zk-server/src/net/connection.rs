@@ -1,6 +1,6 @@
 //! One task a connection: reads frames, answers what it may at once, queues the rest, writes what is to be sent.
 
-use super::conn::{Conn, End, MAX_UNSENT};
+use super::conn::{Conn, End, MAX_BACKLOG, MAX_UNSENT};
 use super::decode::decode_write;
 use super::fourletter;
 use crate::acl;
@@ -13,7 +13,7 @@ use gracchus_zk_proto::response::SaslResponse;
 use gracchus_zk_proto::{ConnectRequest, Jute, OpCode, ZkError};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -21,8 +21,6 @@ use tokio::net::TcpStream;
 /// A connection without a session is dropped after this long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_STEP: usize = 16 << 10;
-/// A connection with more than this to send is not read.
-const MAX_BACKLOG: usize = 1 << 20;
 /// Buffers that a large message left are not kept.
 const KEEP_BUFFER: usize = 64 << 10;
 
@@ -72,7 +70,7 @@ struct ConnTask<'a> {
     unsent: usize,
 }
 
-pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, mut stream: TcpStream) {
+pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, stream: TcpStream) {
     let mut task = ConnTask {
         shared: &shared,
         conn: &conn,
@@ -83,7 +81,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, mut stream: TcpS
         arrived_us: 0,
         unsent: 0,
     };
-    let ended = task.run(&mut stream).await;
+    let ended = task.run(&stream).await;
     drain(&stream);
     if let Err(Ended::Fault(reason)) = ended {
         tracing::warn!(
@@ -93,6 +91,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, mut stream: TcpS
         );
     }
     conn.close(false);
+    if conn.parked.load(SeqCst) {
+        // What it sent is done all the same.
+        shared.queue.poke();
+    }
     shared.metrics.connection_drop_count.fetch_add(1, Relaxed);
     shared.conns.lock().remove(&conn.id);
     shared.watches.lock().remove_conn(conn.id);
@@ -103,7 +105,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, mut stream: TcpS
 }
 
 impl ConnTask<'_> {
-    async fn run(&mut self, stream: &mut TcpStream) -> Result<(), Ended> {
+    async fn run(&mut self, stream: &TcpStream) -> Result<(), Ended> {
         let deadline = tokio::time::Instant::now() + HANDSHAKE_TIMEOUT;
         loop {
             let step = self.handle_input()?;
@@ -111,7 +113,7 @@ impl ConnTask<'_> {
             let end = self.conn.out.lock().end;
             if end == End::Overrun {
                 return Err(Ended::Fault(format!(
-                    "it left more than {MAX_UNSENT} bytes of answers and events unread"
+                    "it left more than {MAX_UNSENT} bytes of events unread"
                 )));
             }
             if end == End::Now || (end == End::AfterFlush && self.writing.is_empty()) {
@@ -179,6 +181,10 @@ impl ConnTask<'_> {
                 let mut out = self.conn.out.lock();
                 self.unsent = 0;
                 if out.buf.is_empty() {
+                    drop(out);
+                    if self.conn.parked.load(SeqCst) {
+                        self.shared.queue.poke();
+                    }
                     return Ok(());
                 }
                 std::mem::swap(&mut self.writing, &mut out.buf);
@@ -229,7 +235,8 @@ impl ConnTask<'_> {
         if self.writing.len() + self.unsent > MAX_BACKLOG {
             return true;
         }
-        let held = self.conn.pending.load(Acquire) > 0 && self.shared.is_overloaded();
+        let held = self.conn.pending.load(SeqCst) > 0
+            && (self.conn.is_full() || self.shared.is_overloaded());
         if held {
             self.shared
                 .metrics
@@ -313,7 +320,7 @@ impl ConnTask<'_> {
     }
 
     fn queue(&self, xid: i32, op: i32, size: usize, task: Task) {
-        self.conn.pending.fetch_add(1, Relaxed);
+        self.conn.note_queued(size);
         self.shared.queue.push(Job {
             conn: Some(self.conn.clone()),
             session: self.conn.session(),
@@ -333,7 +340,7 @@ impl ConnTask<'_> {
             )));
         };
         let (xid, code) = (header.get_i32(), header.get_i32());
-        let busy = self.conn.pending.load(Acquire) > 0;
+        let busy = self.conn.pending.load(SeqCst) > 0;
         let op = OpCode::from_code(code);
         match op {
             // Its effect must lie between the requests before and after it.
