@@ -38,16 +38,32 @@ pub enum LifecycleError {
     },
     /// The log directories have a cluster, ZooKeeper has none.
     #[error(
-        "this ZooKeeper ({connect}) is new: it knows no cluster, while the log directories belong to cluster {stored}. Point \
-         zookeeper.connect at the ZooKeeper of cluster {stored} (check the chroot too). If that ZooKeeper is lost for good, start \
-         once with --adopt-cluster-id: it writes {stored} to this one; topics must then be created anew there with the same \
-         partitions, and their data is found again."
+        "this ZooKeeper ({connect}) is new: it knows no cluster, while the log directories belong to cluster {stored}. {}",
+        adopt(.stored)
     )]
     NewZooKeeper {
         /// As configured.
         connect: String,
         /// From meta.properties.
         stored: String,
+    },
+    /// The log directories have a cluster, ZooKeeper another one, which has only just begun.
+    #[error(
+        "this ZooKeeper ({connect}) is new: its cluster {found} was made {age_s} s ago and has no topics and {brokers} live brokers, \
+         while the log directories belong to cluster {stored}. {} Brokers that are registered there must be stopped first.",
+        adopt(.stored)
+    )]
+    NewerZooKeeper {
+        /// As configured.
+        connect: String,
+        /// `/cluster/id`.
+        found: String,
+        /// Of `/cluster/id`.
+        age_s: i64,
+        /// From meta.properties.
+        stored: String,
+        /// In `/brokers/ids`.
+        brokers: usize,
     },
     /// Configured and stored id differ.
     #[error(
@@ -99,4 +115,13 @@ pub enum LifecycleError {
     /// Stopped by a signal before it was up.
     #[error("stopped before it was up")]
     Stopped,
+}
+
+/// The two ways on, when the log directories are older than ZooKeeper.
+fn adopt(stored: &str) -> String {
+    format!(
+        "Point zookeeper.connect at the ZooKeeper of cluster {stored} (check the chroot too). If that ZooKeeper is lost for good, start \
+         once with --adopt-cluster-id, which writes {stored} to this one; in a cluster of one broker add --adopt-topics, which restores \
+         the topics from the log directories. Nothing has to be deleted."
+    )
 }

@@ -4,8 +4,8 @@ use gracchus_log::dirs::LogDirs;
 use gracchus_registry::Registry;
 use gracchus_registry::json::ClusterId;
 
-use super::StartOptions;
 use super::error::LifecycleError;
+use super::{StartOptions, adopt};
 use crate::config::BrokerConfig;
 
 /// Cluster id and broker id. Nothing is written to ZooKeeper before the directories are known to fit.
@@ -19,6 +19,10 @@ pub async fn settle(
 ) -> Result<(String, i32), LifecycleError> {
     let stored = dirs.identity().clone();
     let cluster_id = match (registry.cluster_id().await?, stored.cluster_id) {
+        (Some(found), Some(stored)) if found != stored => {
+            let adopt = options.adopt_cluster_id;
+            adopt::over_another(registry, found, &stored, adopt, connect).await?
+        }
         (Some(cluster), _) => cluster,
         (None, Some(stored)) if !options.adopt_cluster_id => {
             return Err(LifecycleError::NewZooKeeper {

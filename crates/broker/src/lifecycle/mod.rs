@@ -7,6 +7,8 @@
 
 /// Advertised addresses and data directories, looked at before they hurt.
 pub mod addresses;
+/// An empty ZooKeeper under full log directories.
+mod adopt;
 /// Dynamic configs: read at start, followed after.
 pub mod dynamic;
 /// What can go wrong.
@@ -62,6 +64,8 @@ const METADATA_LINE: Duration = Duration::from_secs(10);
 pub struct StartOptions {
     /// Write the directories' cluster id to a ZooKeeper that has none.
     pub adopt_cluster_id: bool,
+    /// Write the directories' topics to a ZooKeeper that has none.
+    pub adopt_topics: bool,
 }
 
 /// A broker that serves.
@@ -150,6 +154,9 @@ pub async fn start(
         zookeeper::keep_session(&session_file, &connect, &session);
     }
     tracing::info!("broker {broker_id} of cluster {cluster_id}");
+    if options.adopt_topics {
+        adopt::topics(&registry, broker_id, &config, &data_dirs).await?;
+    }
 
     // configs as ZooKeeper has them, then the logs under these
     let mut fixed = loaded.values.clone();

@@ -102,7 +102,7 @@ async fn ask(
 }
 
 /// The topic as Kafka makes it: the broker's defaults, the internal topics with numbers and configs of their own.
-fn wanted(config: &BrokerConfig, name: &str) -> CreatableTopic {
+pub(crate) fn wanted(config: &BrokerConfig, name: &str) -> CreatableTopic {
     let segment = |bytes: i32| ("segment.bytes", bytes.to_string());
     let compact = ("cleanup.policy", "compact".to_owned());
     let (num_partitions, replication_factor, configs) = match name {

@@ -19,6 +19,8 @@ pub mod plan;
 /// Waiting until the cluster has leaders for what was made.
 mod wait;
 
+pub(crate) use auto::wanted;
+
 pub use crate::config::alter::Refusal;
 
 use crate::metadata::Snapshot;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use gracchus_broker::config::Sources;
-use gracchus_broker::lifecycle::{self, Prepared, StartOptions, Status};
+use gracchus_broker::lifecycle::{self, Prepared, Status};
 
 use super::{BrokerArgs, console};
 use crate::process;
@@ -37,13 +37,10 @@ pub async fn run(args: BrokerArgs) -> ExitCode {
         let at = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
         console::start(at, "--http-port", sources).await;
     }
-    let options = StartOptions {
-        adopt_cluster_id: args.adopt_cluster_id,
-    };
     let signal = process::stop_signal();
     tokio::pin!(signal);
     let running = tokio::select! {
-        started = lifecycle::start(prepared, options, status.clone()) => match started {
+        started = lifecycle::start(prepared, args.adopt.into(), status.clone()) => match started {
             Ok(running) => running,
             Err(error) => return process::fail(&error),
         },

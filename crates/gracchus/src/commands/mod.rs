@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use gracchus_broker::lifecycle::StartOptions;
 
 /// Apache Kafka in ZooKeeper mode, and the ZooKeeper under it, as one binary.
 #[derive(Debug, Parser)]
@@ -65,6 +66,8 @@ struct StartArgs {
     /// A broker's key, as in server.properties (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     config: Vec<String>,
+    #[command(flatten)]
+    adopt: AdoptArgs,
 }
 
 #[derive(Debug, Args)]
@@ -78,9 +81,28 @@ struct BrokerArgs {
     /// Serve /health and /metrics on this port of all addresses
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
-    /// Give a ZooKeeper that knows no cluster the cluster id of the log directories
+    #[command(flatten)]
+    adopt: AdoptArgs,
+}
+
+/// After the loss of ZooKeeper's data.
+#[derive(Debug, Clone, Copy, Args)]
+struct AdoptArgs {
+    /// Give a ZooKeeper without topics the cluster id of the log directories
     #[arg(long)]
     adopt_cluster_id: bool,
+    /// In a cluster of one broker: restore the topics from the log directories, too
+    #[arg(long, requires = "adopt_cluster_id")]
+    adopt_topics: bool,
+}
+
+impl From<AdoptArgs> for StartOptions {
+    fn from(args: AdoptArgs) -> Self {
+        StartOptions {
+            adopt_cluster_id: args.adopt_cluster_id,
+            adopt_topics: args.adopt_topics,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

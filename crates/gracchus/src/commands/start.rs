@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use gracchus_broker::config::{ConfigError, Loaded, Origin, Sources};
-use gracchus_broker::lifecycle::{self, Prepared, Running, StartOptions, Status};
+use gracchus_broker::lifecycle::{self, Prepared, Running, Status};
 use gracchus_broker::metrics::Exposition;
 use gracchus_zk_server::{ZkConfig, ZkServer};
 
@@ -101,7 +101,7 @@ async fn bring_up(
     // all clients come from this machine, and they are trusted
     config.max_client_connections = 0;
     coordination.set(ZkServer::start(config).await?);
-    Ok(lifecycle::start(prepared, StartOptions::default(), status.clone()).await?)
+    Ok(lifecycle::start(prepared, args.adopt.into(), status.clone()).await?)
 }
 
 async fn shut_down(coordination: &Coordination) {
