@@ -27,7 +27,7 @@ pub async fn over_another(
     found: String,
     stored: &str,
     adopt: bool,
-    connect: &str,
+    (connect, dirs): (&str, &str),
 ) -> Result<String, LifecycleError> {
     let (topics, brokers) = (
         registry.topic_names(false).await?,
@@ -40,13 +40,13 @@ pub async fn over_another(
     let (_, stat) = zk
         .get_data(paths::CLUSTER_ID, false)
         .await
-        .map_err(|error| refused(error))?;
+        .map_err(refused)?;
     let age_ms = now_ms().saturating_sub(stat.ctime);
     if adopt && brokers.is_empty() {
         let id = ClusterId(stored.to_owned()).to_bytes();
         zk.set_data(paths::CLUSTER_ID, Some(id), stat.version)
             .await
-            .map_err(|error| refused(error))?;
+            .map_err(refused)?;
         tracing::warn!(
             "/cluster/id was {found} and is {stored} now: this ZooKeeper held no topics, the log directories do"
         );
@@ -60,6 +60,7 @@ pub async fn over_another(
         found,
         age_s: age_ms / 1000,
         stored: stored.to_owned(),
+        dirs: dirs.to_owned(),
         brokers: brokers.len(),
     })
 }

@@ -38,7 +38,7 @@ pub enum LifecycleError {
     },
     /// The log directories have a cluster, ZooKeeper has none.
     #[error(
-        "this ZooKeeper ({connect}) is new: it knows no cluster, while the log directories belong to cluster {stored}. {}",
+        "this ZooKeeper ({connect}) is new: it knows no cluster, while {dirs} belongs to cluster {stored}. {}",
         adopt(.stored)
     )]
     NewZooKeeper {
@@ -46,11 +46,13 @@ pub enum LifecycleError {
         connect: String,
         /// From meta.properties.
         stored: String,
+        /// log.dirs.
+        dirs: String,
     },
     /// The log directories have a cluster, ZooKeeper another one, which has only just begun.
     #[error(
         "this ZooKeeper ({connect}) is new: its cluster {found} was made {age_s} s ago and has no topics and {brokers} live brokers, \
-         while the log directories belong to cluster {stored}. {} Brokers that are registered there must be stopped first.",
+         while {dirs} belongs to cluster {stored}. {} Brokers that are registered there must be stopped first.",
         adopt(.stored)
     )]
     NewerZooKeeper {
@@ -62,6 +64,8 @@ pub enum LifecycleError {
         age_s: i64,
         /// From meta.properties.
         stored: String,
+        /// log.dirs.
+        dirs: String,
         /// In `/brokers/ids`.
         brokers: usize,
     },

@@ -21,13 +21,14 @@ pub async fn settle(
     let cluster_id = match (registry.cluster_id().await?, stored.cluster_id) {
         (Some(found), Some(stored)) if found != stored => {
             let adopt = options.adopt_cluster_id;
-            adopt::over_another(registry, found, &stored, adopt, connect).await?
+            adopt::over_another(registry, found, &stored, adopt, (connect, shown_dirs)).await?
         }
         (Some(cluster), _) => cluster,
         (None, Some(stored)) if !options.adopt_cluster_id => {
             return Err(LifecycleError::NewZooKeeper {
                 connect: connect.to_owned(),
                 stored,
+                dirs: shown_dirs.to_owned(),
             });
         }
         (None, Some(stored)) => {

@@ -12,6 +12,8 @@ use super::error::LifecycleError;
 use super::status::Status;
 use crate::config::Loaded;
 
+/// When the wait is first told.
+const FIRST_LINE: Duration = Duration::from_secs(1);
 /// How often the status is brought up to date; the session itself logs a line as often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The last session's id and password, beside the logs that it belongs to.
@@ -88,9 +90,11 @@ pub async fn connect(
     let deadline = limit.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
     let mut lines = 0u32;
     loop {
-        let next_line = LINE_EVERY
-            .saturating_mul(lines + 1)
-            .min(deadline.unwrap_or(Duration::MAX));
+        let next_line = match lines {
+            0 => FIRST_LINE,
+            lines => LINE_EVERY.saturating_mul(lines),
+        };
+        let next_line = next_line.min(deadline.unwrap_or(Duration::MAX));
         let sleep = tokio::time::sleep(next_line.saturating_sub(begun.elapsed()));
         tokio::select! {
             connected = &mut connecting => return connected,
@@ -106,8 +110,15 @@ pub async fn connect(
                 state,
             });
         }
+        let text = format!("waiting for ZooKeeper at {shown}: {state}");
+        if lines == 0 {
+            let long = limit.map_or("for as long as it takes".to_owned(), |ms| {
+                format!("for {ms} ms")
+            });
+            tracing::warn!("{text}. Trying again {long}");
+        }
         lines += 1;
-        status.starting(format!("waiting for ZooKeeper at {shown}: {state}"));
+        status.starting(text);
     }
 }
 

@@ -59,6 +59,11 @@ pub async fn run(args: ZookeeperArgs) -> ExitCode {
         Ok(config) => config,
         Err(error) => return process::fail(&error),
     };
+    for dir in std::iter::once(&config.data_dir).chain(&config.data_log_dir) {
+        if let Some(warning) = gracchus_broker::lifecycle::addresses::volatile_data(dir) {
+            tracing::warn!("{warning}");
+        }
+    }
     let coordination = Coordination::default();
     let by_flag = args
         .http_port
