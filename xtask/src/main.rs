@@ -2,6 +2,7 @@
 
 mod bench;
 mod codegen;
+mod dependencies;
 mod test;
 mod tools;
 

@@ -23,7 +23,7 @@ pub struct Options {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Debug)]
 enum Part {
-    /// cargo fmt --check and clippy with warnings denied
+    /// cargo fmt --check, licences of the dependencies, clippy with warnings denied
     Lint,
     /// unit, property and golden tests of every crate
     Unit,
@@ -77,6 +77,7 @@ fn cargo() -> Command {
 
 fn lint() -> Result<()> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
+    crate::dependencies::check()?;
     run(cargo().args([
         "clippy",
         "--workspace",
