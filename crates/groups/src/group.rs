@@ -1,14 +1,14 @@
 //! One group: its state, its members, what they agree on. Decisions that need the clock, the log or a client's
 //! reply are the coordinator's.
 
+mod protocol;
+
 use crate::event::ReplyToken;
 use crate::member::Member;
 use crate::offsets::GroupOffsets;
 use crate::record::{StoredGroup, StoredMember};
 use crate::response::JoinedMember;
 use bytes::Bytes;
-use gracchus_kafka_proto::messages::ConsumerProtocolSubscription;
-use gracchus_kafka_proto::{Message, Reader};
 use indexmap::{IndexMap, IndexSet};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -353,35 +353,6 @@ impl Group {
         self.members.get_mut(member_id)?.awaiting_sync.take()
     }
 
-    /// Whether a member of this type with these protocols fits: an empty group takes any that names some.
-    pub fn supports_protocols(&self, protocol_type: &str, protocols: &[(String, Bytes)]) -> bool {
-        if self.is(State::Empty) {
-            return !protocol_type.is_empty() && !protocols.is_empty();
-        }
-        self.protocol_type.as_deref() == Some(protocol_type)
-            && protocols.iter().any(|(name, _)| self.all_support(name))
-    }
-
-    /// The protocol that most members would take first among those that all support. `None` only without members.
-    pub fn select_protocol(&self) -> Option<String> {
-        let mut votes: IndexMap<&str, usize> = IndexMap::new();
-        for member in self.members.values() {
-            let vote = member
-                .protocols
-                .iter()
-                .find(|(name, _)| self.all_support(name));
-            if let Some((name, _)) = vote {
-                *votes.entry(name).or_default() += 1;
-            }
-        }
-        // of equal counts the one voted for first
-        votes
-            .into_iter()
-            .rev()
-            .max_by_key(|(_, count)| *count)
-            .map(|(name, _)| name.to_owned())
-    }
-
     /// Makes sure that the leader is one who has joined. False if there is no leader or nobody has joined.
     pub fn elect_joined_leader(&mut self) -> bool {
         let Some(leader) = self.leader.as_deref().and_then(|id| self.members.get(id)) else {
@@ -437,64 +408,6 @@ impl Group {
             .collect()
     }
 
-    /// Whether a consumer group reads a topic; true when that is not known.
-    pub fn is_subscribed_to(&self, topic: &str) -> bool {
-        self.subscribed_topics
-            .as_ref()
-            .is_none_or(|topics| topics.contains(topic))
-    }
-
-    /// Of a consumer group the topics in its members' metadata, read as version 0, with which all others begin.
-    fn compute_subscribed_topics(&self) -> Option<BTreeSet<String>> {
-        if !self.is_consumer_group() {
-            return None;
-        }
-        if self.members.is_empty() {
-            return Some(BTreeSet::new());
-        }
-        let protocol = self.protocol.as_deref()?;
-        let mut topics = BTreeSet::new();
-        for member in self.members.values() {
-            match subscription_topics(member.metadata(protocol)) {
-                Some(names) => topics.extend(names),
-                None => {
-                    tracing::warn!(
-                        group = &*self.id,
-                        member = member.member_id,
-                        protocol,
-                        "the member's subscription cannot be read, so the group's topics are not known: \
-                         their offsets neither expire while it is stable nor can be deleted"
-                    );
-                    return None;
-                }
-            }
-        }
-        Some(topics)
-    }
-
-    fn all_support(&self, protocol: &str) -> bool {
-        // without members, any
-        self.protocol_support.get(protocol).copied().unwrap_or(0) == self.members.len()
-    }
-
-    fn count_protocols(&mut self, protocols: &[(String, Bytes)], by: isize) {
-        for (index, (name, _)) in protocols.iter().enumerate() {
-            // a name given twice counts once
-            if protocols
-                .iter()
-                .take(index)
-                .any(|(earlier, _)| earlier == name)
-            {
-                continue;
-            }
-            let count = self.protocol_support.entry(name.clone()).or_default();
-            *count = count.saturating_add_signed(by);
-            if *count == 0 {
-                self.protocol_support.remove(name);
-            }
-        }
-    }
-
     /// Notes that something of this group is due then, so that the coordinator wakes up for it.
     pub fn note_deadline(&mut self, at_ms: i64) {
         self.earliest = Some(self.earliest.map_or(at_ms, |earliest| earliest.min(at_ms)));
@@ -514,13 +427,4 @@ impl Group {
             .chain(self.sync_deadline_ms)
             .min()
     }
-}
-
-fn subscription_topics(metadata: Bytes) -> Option<Vec<String>> {
-    // the first two bytes are the version, whatever it is
-    let body = metadata.get(2..)?;
-    let mut reader = Reader::new(metadata.slice_ref(body));
-    ConsumerProtocolSubscription::decode(&mut reader, 0)
-        .ok()
-        .map(|subscription| subscription.topics)
 }

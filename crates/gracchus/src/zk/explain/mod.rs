@@ -18,7 +18,7 @@ struct Match<'a> {
 }
 
 fn find(path: &str) -> Option<Match<'_>> {
-    catalogue::ENTRIES.iter().find_map(|entry| fit(entry, path))
+    catalogue::entries().find_map(|entry| fit(entry, path))
 }
 
 fn fit<'a>(entry: &'static Entry, path: &'a str) -> Option<Match<'a>> {
@@ -140,8 +140,7 @@ fn present(entry: &Entry, found: &Found, content: Option<&Value>) -> String {
 }
 
 fn unknown(path: &str, found: &Found) -> String {
-    let near = catalogue::ENTRIES
-        .iter()
+    let near = catalogue::entries()
         .filter(|entry| entry.path.split('/').nth(1) == path.split('/').nth(1))
         .map(|entry| entry.path);
     let near: Vec<&str> = near.collect();
