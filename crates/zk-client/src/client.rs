@@ -1,9 +1,9 @@
 //! The handle that callers clone.
 
 use crate::config::ZkConfig;
-use crate::event::EventReceiver;
+use crate::event::{self, EventReceiver};
 use crate::op::{MultiFailure, Op, OpResult, Reply};
-use crate::session::{self, Command};
+use crate::session::{self, Command, Done};
 use bytes::Bytes;
 use gracchus_zk_proto::response::ClientInfo;
 use gracchus_zk_proto::{Acl, AddWatchMode, CreateMode, Stat, WatcherType, ZkError};
@@ -11,18 +11,54 @@ use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::{mpsc, oneshot};
 
-/// Requests that may wait in front of the session's task; beyond it they are refused with `ThrottledOp`.
-const QUEUE: usize = 1 << 16;
+/// Requests of a session that may be open, sent or not; beyond it they are refused with `ThrottledOp`.
+pub const MAX_OPEN_REQUESTS: usize = 1 << 16;
+/// And the bytes that they may take together; a single one passes whatever its size.
+pub const MAX_OPEN_BYTES: usize = 64 << 20;
+/// Room for `reopen` and `close` beside the requests.
+const CONTROL: usize = 16;
 
 /// State that the task shows to the handles.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// Id, password and negotiated timeout of the present session.
     pub session: Mutex<Option<(i64, Bytes)>>,
-    pub timeout_ms: std::sync::atomic::AtomicI32,
+    pub timeout_ms: AtomicI32,
+    open_requests: AtomicUsize,
+    open_bytes: AtomicUsize,
+}
+
+/// A request's place among the open ones, given back when it is answered.
+#[derive(Debug)]
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    size: usize,
+}
+
+impl Place {
+    fn take(shared: &Arc<Shared>, size: usize) -> Option<Place> {
+        let requests = shared.open_requests.fetch_add(1, Ordering::Relaxed);
+        let bytes = shared.open_bytes.fetch_add(size, Ordering::Relaxed);
+        let place = Place {
+            shared: shared.clone(),
+            size,
+        };
+        let full = requests >= MAX_OPEN_REQUESTS || (requests > 0 && bytes + size > MAX_OPEN_BYTES);
+        (!full).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.open_requests.fetch_sub(1, Ordering::Relaxed);
+        self.shared
+            .open_bytes
+            .fetch_sub(self.size, Ordering::Relaxed);
+    }
 }
 
 /// A ZooKeeper session. Clones share it; it ends with [`ZkClient::close`], or when the last clone is dropped.
@@ -57,16 +93,21 @@ impl ZkClient {
     /// Starts the session's task on the current tokio runtime and returns at once; the first event says when the
     /// session is there. Attempts go on without end.
     pub fn start(config: ZkConfig) -> (ZkClient, EventReceiver) {
-        let (commands, receiver) = mpsc::channel(QUEUE);
-        let (events, event_receiver) = mpsc::unbounded_channel();
+        let (commands, receiver) = mpsc::channel(MAX_OPEN_REQUESTS + CONTROL);
+        let (events, event_receiver) = event::queue();
         let shared = Arc::new(Shared::default());
         tokio::spawn(session::run(config, receiver, events, shared.clone()));
         (ZkClient { commands, shared }, event_receiver)
     }
 
-    /// Sends a request behind all that were submitted before it.
+    /// Sends a request behind all that were submitted before it. Without a connection it waits for one, at most a session
+    /// timeout; then it is answered `ConnectionLoss`. With too many open it is answered `ThrottledOp` at once.
     pub fn submit(&self, op: Op) -> ReplyFuture {
-        let (done, receiver) = oneshot::channel();
+        let Some(place) = Place::take(&self.shared, op.size()) else {
+            return ReplyFuture(None);
+        };
+        let (answer, receiver) = oneshot::channel();
+        let done = Done { answer, place };
         match self.commands.try_send(Command::Request(op, done)) {
             Ok(()) => ReplyFuture(Some(receiver)),
             Err(mpsc::error::TrySendError::Closed(_)) => ReplyFuture(Some(receiver)), // its sender is gone: ConnectionLoss
@@ -81,9 +122,7 @@ impl ZkClient {
 
     /// The negotiated session timeout, ms; 0 before the first connection.
     pub fn negotiated_timeout_ms(&self) -> i32 {
-        self.shared
-            .timeout_ms
-            .load(std::sync::atomic::Ordering::Relaxed)
+        self.shared.timeout_ms.load(Ordering::Relaxed)
     }
 
     /// The session's task has ended: every request answers `ConnectionLoss` at once.

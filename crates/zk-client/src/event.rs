@@ -1,7 +1,9 @@
 //! What a session tells its owner unasked, in one ordered queue.
 
 use gracchus_zk_proto::EventType;
-use tokio::sync::mpsc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::mpsc::{self, error::TryRecvError};
 
 /// The life of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,5 +38,66 @@ pub enum ZkEvent {
     Session(SessionState),
 }
 
-/// The queue's end. One-shot watches bound it: there are never more events than watches were set.
-pub type EventReceiver = mpsc::UnboundedReceiver<ZkEvent>;
+/// Events that their owner may leave untaken. Beyond it the session lets go of its connection until half of them are taken:
+/// the server keeps what happens to the watches meanwhile.
+pub(crate) const MAX_EVENTS: usize = 1 << 18;
+
+/// The queue's end that the session's owner holds.
+#[derive(Debug)]
+pub struct EventReceiver {
+    events: mpsc::UnboundedReceiver<ZkEvent>,
+    untaken: Arc<AtomicUsize>,
+}
+
+/// The end that the session's task holds. Its length is looked at before more is read, since a session's own events (few) must
+/// get through.
+#[derive(Debug)]
+pub(crate) struct EventSender {
+    events: mpsc::UnboundedSender<ZkEvent>,
+    untaken: Arc<AtomicUsize>,
+}
+
+pub(crate) fn queue() -> (EventSender, EventReceiver) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let untaken = Arc::new(AtomicUsize::new(0));
+    (
+        EventSender {
+            events: sender,
+            untaken: untaken.clone(),
+        },
+        EventReceiver {
+            events: receiver,
+            untaken,
+        },
+    )
+}
+
+impl EventReceiver {
+    /// The next event; `None` when the session is over for good.
+    pub async fn recv(&mut self) -> Option<ZkEvent> {
+        let event = self.events.recv().await?;
+        self.untaken.fetch_sub(1, Ordering::Relaxed);
+        Some(event)
+    }
+
+    pub fn try_recv(&mut self) -> Result<ZkEvent, TryRecvError> {
+        let event = self.events.try_recv()?;
+        self.untaken.fetch_sub(1, Ordering::Relaxed);
+        Ok(event)
+    }
+}
+
+impl EventSender {
+    pub fn send(&self, event: ZkEvent) {
+        self.untaken.fetch_add(1, Ordering::Relaxed);
+        if self.events.send(event).is_err() {
+            // Nobody listens any more: nothing piles up.
+            self.untaken.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The owner is this far behind.
+    pub fn untaken(&self) -> usize {
+        self.untaken.load(Ordering::Relaxed)
+    }
+}

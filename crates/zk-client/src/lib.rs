@@ -4,8 +4,8 @@
 //! state machine without I/O), `session` (the task that owns the socket), [`client`] (the handle that callers clone).
 //!
 //! Invariants: a watch event reaches the event queue before any reply that carries newer data is completed. A request
-//! is answered exactly once: by the server, by `ConnectionLoss` when the connection that carried it broke, or by
-//! `SessionExpired`.
+//! is answered exactly once: by the server, by `ConnectionLoss` when the connection that carried it broke or none came for a
+//! whole session timeout, by `SessionExpired`, or by `ThrottledOp` when too many are open. Reading never waits for writing.
 
 pub mod client;
 pub mod config;

@@ -85,6 +85,44 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// About what the request takes in memory and on the wire.
+    pub(crate) fn size(&self) -> usize {
+        /// The enum itself, headers, a length in front of each field.
+        const OVERHEAD: usize = 128;
+        let of_acl = |acl: &[Acl]| -> usize {
+            let each = |acl: &Acl| acl.id.scheme.len() + acl.id.id.len() + 12;
+            acl.iter().map(each).sum()
+        };
+        let of_data = |data: &Option<Bytes>| data.as_ref().map_or(0, Bytes::len);
+        OVERHEAD
+            + match self {
+                Op::Create {
+                    path, data, acl, ..
+                }
+                | Op::Create2 {
+                    path, data, acl, ..
+                } => path.len() + of_data(data) + of_acl(acl),
+                Op::SetData { path, data, .. } => path.len() + of_data(data),
+                Op::SetAcl { path, acl, .. } => path.len() + of_acl(acl),
+                Op::Multi(ops) => ops.iter().map(Op::size).sum(),
+                Op::AddAuth { scheme, auth } => scheme.len() + auth.len(),
+                Op::GetEphemerals { prefix } => prefix.len(),
+                Op::Delete { path, .. }
+                | Op::Exists { path, .. }
+                | Op::GetData { path, .. }
+                | Op::GetChildren { path, .. }
+                | Op::GetAcl { path }
+                | Op::Sync { path }
+                | Op::Check { path, .. }
+                | Op::AddWatch { path, .. }
+                | Op::RemoveWatches { path, .. }
+                | Op::GetAllChildrenNumber { path } => path.len(),
+                Op::WhoAmI => 0,
+            }
+    }
+}
+
 /// What a multi that was not applied answers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("operation {index} of the multi failed: {error}")]

@@ -1,19 +1,24 @@
 //! A session as a state machine without I/O: what to send for a request, what a frame means, what a cut leaves behind.
 
+mod queue;
+mod watches;
+
 use crate::config::ZkConfig;
 use crate::event::{SessionState, WatchEvent, ZkEvent};
-use crate::op::{Op, OpResult, Reply, relative};
+use crate::op::{Op, Reply, relative};
 use bytes::{BufMut, Bytes, BytesMut};
 use gracchus_zk_proto::jute::{Jute, JuteError, Reader};
-use gracchus_zk_proto::request::{AuthRequest, SetWatches2Request, SetWatchesRequest};
+use gracchus_zk_proto::request::AuthRequest;
 use gracchus_zk_proto::{
-    AddWatchMode, ConnectRequest, ConnectResponse, EventType, OpCode, ReplyHeader, RequestHeader,
-    WatcherEvent, WatcherType, ZkError, xid,
+    ConnectRequest, ConnectResponse, OpCode, ReplyHeader, RequestHeader, WatcherEvent, ZkError, xid,
 };
-use std::collections::{BTreeSet, VecDeque};
+use queue::Queue;
+use std::collections::VecDeque;
+use std::time::Duration;
+use watches::Watches;
 
-/// Most bytes of paths in one setWatches2, so that no server refuses the frame.
-const SET_WATCHES_CHUNK: usize = 128 * 1024;
+/// Bytes of requests that one step may prepare for sending.
+pub(crate) const MAX_FILLED: usize = 1 << 20;
 
 /// What the core asks its shell to do, in order.
 #[derive(Debug)]
@@ -61,16 +66,6 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Watches armed on the server for this session, by absolute path; sent again after a re-attachment.
-#[derive(Debug, Default)]
-struct Watches {
-    data: BTreeSet<String>,
-    exist: BTreeSet<String>,
-    child: BTreeSet<String>,
-    persistent: BTreeSet<String>,
-    recursive: BTreeSet<String>,
-}
-
 /// The session. `T` is what the shell completes a request with.
 pub struct SessionCore<T> {
     chroot: String,
@@ -82,7 +77,7 @@ pub struct SessionCore<T> {
     last_zxid: i64,
     next_xid: i32,
     established: bool,
-    queued: VecDeque<(Op, T)>,
+    queued: Queue<T>,
     in_flight: VecDeque<Waiting<T>>,
     watches: Watches,
 }
@@ -101,7 +96,7 @@ impl<T> SessionCore<T> {
             last_zxid: 0,
             next_xid: 1,
             established: false,
-            queued: VecDeque::new(),
+            queued: Queue::default(),
             in_flight: VecDeque::new(),
             watches: Watches::default(),
         }
@@ -121,9 +116,9 @@ impl<T> SessionCore<T> {
         self.in_flight.is_empty() && self.queued.is_empty()
     }
 
-    /// Takes a request; [`SessionCore::fill`] sends it when its turn comes.
-    pub fn request(&mut self, op: Op, done: T) {
-        self.queued.push_back((op, done));
+    /// Takes a request; [`SessionCore::fill`] sends it when its turn comes. How many may wait is the shell's to bound.
+    pub fn request(&mut self, op: Op, done: T, now: Duration) {
+        self.queued.push(op, done, now);
     }
 
     /// The handshake's first frame on a new connection.
@@ -176,14 +171,14 @@ impl<T> SessionCore<T> {
         xid
     }
 
-    /// Appends frames for queued requests to `out`, as many as may be in flight. Requests that can't be encoded are
-    /// answered at once.
+    /// Appends frames for queued requests to `out`, as many as may be in flight, and not many bytes at once. Requests that
+    /// can't be encoded are answered at once.
     pub fn fill(&mut self, out: &mut BytesMut, outputs: &mut Vec<Output<T>>) {
         if !self.established {
             return;
         }
-        while self.in_flight.len() < self.max_in_flight {
-            let Some((op, done)) = self.queued.pop_front() else {
+        while self.in_flight.len() < self.max_in_flight && out.len() < MAX_FILLED {
+            let Some((op, done)) = self.queued.pop() else {
                 return;
             };
             let xid = self.take_xid();
@@ -197,18 +192,15 @@ impl<T> SessionCore<T> {
             .write(out);
             if let Err(error) = op.encode(&self.chroot, out) {
                 out.truncate(start);
-                outputs.push(Output::Answer(
-                    done,
-                    Reply {
-                        zxid: 0,
-                        result: Err(error),
-                    },
-                ));
+                outputs.push(failed(done, error));
                 continue;
             }
             patch_length(out, start);
             if let Op::AddAuth { scheme, auth } = &op {
-                self.auth.push((scheme.clone(), auth.clone()));
+                let auth = (scheme.clone(), auth.clone());
+                if !self.auth.contains(&auth) {
+                    self.auth.push(auth);
+                }
             }
             let xid = if is_auth { xid::AUTH } else { xid };
             self.in_flight.push_back(Waiting::Caller { xid, op, done });
@@ -264,7 +256,7 @@ impl<T> SessionCore<T> {
                     None => Ok(op.decode(&self.chroot, &mut r)?),
                     Some(error) => Err(error),
                 };
-                self.note_watch(&op, &result);
+                self.watches.note(&self.chroot, &op, &result);
                 outputs.push(Output::Answer(
                     done,
                     Reply {
@@ -326,69 +318,13 @@ impl<T> SessionCore<T> {
 
     /// The watches that the cut connection had, for the server to arm or fire.
     fn send_watches(&mut self, out: &mut BytesMut) {
-        let empty = SetWatches2Request {
-            relative_zxid: self.last_zxid,
-            ..Default::default()
-        };
-        let mut batch = empty.clone();
-        let mut size = 0;
-        let mut batches = Vec::new();
-        let w = &self.watches;
-        let all = [
-            (0, &w.data),
-            (1, &w.exist),
-            (2, &w.child),
-            (3, &w.persistent),
-            (4, &w.recursive),
-        ];
-        for (kind, path) in all
-            .iter()
-            .flat_map(|(kind, set)| set.iter().map(|path| (*kind, path)))
-        {
-            if size + path.len() > SET_WATCHES_CHUNK {
-                batches.push(std::mem::replace(&mut batch, empty.clone()));
-                size = 0;
-            }
-            size += path.len() + 4;
-            match kind {
-                0 => &mut batch.data,
-                1 => &mut batch.exist,
-                2 => &mut batch.child,
-                3 => &mut batch.persistent,
-                _ => &mut batch.persistent_recursive,
-            }
-            .push(path.clone());
-        }
-        if size > 0 {
-            batches.push(batch);
-        }
-        for batch in batches {
+        for batch in self.watches.batches(self.last_zxid) {
             let xid = self.take_xid();
             self.in_flight.push_back(Waiting::Own {
                 xid,
                 is_auth: false,
             });
-            // servers before 3.6 know setWatches only, and no persistent watches
-            let old = batch.persistent.is_empty() && batch.persistent_recursive.is_empty();
-            let op = if old {
-                OpCode::SetWatches
-            } else {
-                OpCode::SetWatches2
-            };
-            out.extend_from_slice(&framed(|out| {
-                RequestHeader { xid, op: op.code() }.write(out);
-                if old {
-                    SetWatchesRequest {
-                        relative_zxid: batch.relative_zxid,
-                        data: batch.data,
-                        exist: batch.exist,
-                        child: batch.child,
-                    }
-                    .write(out);
-                } else {
-                    batch.write(out);
-                }
-            }));
+            out.extend_from_slice(&framed(|out| batch.write(xid, out)));
         }
     }
 
@@ -400,21 +336,7 @@ impl<T> SessionCore<T> {
     ) -> Result<(), FrameError> {
         let event = WatcherEvent::read(r)?;
         let kind = event.kind()?;
-        let w = &mut self.watches;
-        match kind {
-            EventType::Created | EventType::DataChanged => {
-                w.data.remove(&event.path);
-                w.exist.remove(&event.path);
-            }
-            EventType::Deleted => {
-                w.data.remove(&event.path);
-                w.exist.remove(&event.path);
-                w.child.remove(&event.path);
-            }
-            EventType::ChildrenChanged => {
-                w.child.remove(&event.path);
-            }
-        }
+        self.watches.fired(kind, &event.path);
         outputs.push(Output::Event(ZkEvent::Watch(WatchEvent {
             kind,
             path: relative(&self.chroot, &event.path),
@@ -423,58 +345,35 @@ impl<T> SessionCore<T> {
         Ok(())
     }
 
-    /// Remembers a watch that the server armed with this reply.
-    fn note_watch(&mut self, op: &Op, result: &Result<OpResult, ZkError>) {
-        let at = |path: &String| crate::op::absolute(&self.chroot, path);
-        let w = &mut self.watches;
-        match (op, result) {
-            (Op::GetData { path, watch: true } | Op::Exists { path, watch: true }, Ok(_)) => {
-                w.data.insert(at(path));
-            }
-            (Op::Exists { path, watch: true }, Err(ZkError::NoNode)) => {
-                w.exist.insert(at(path));
-            }
-            (Op::GetChildren { path, watch: true }, Ok(_)) => {
-                w.child.insert(at(path));
-            }
-            (Op::AddWatch { path, mode }, Ok(_)) => {
-                match mode {
-                    AddWatchMode::Persistent => w.persistent.insert(at(path)),
-                    AddWatchMode::PersistentRecursive => w.recursive.insert(at(path)),
-                };
-            }
-            (Op::RemoveWatches { path, kind }, Ok(_)) => {
-                let path = at(path);
-                if matches!(kind, WatcherType::Data | WatcherType::Any) {
-                    w.data.remove(&path);
-                    w.exist.remove(&path);
-                }
-                if matches!(kind, WatcherType::Children | WatcherType::Any) {
-                    w.child.remove(&path);
-                }
-                if matches!(kind, WatcherType::Persistent | WatcherType::Any) {
-                    w.persistent.remove(&path);
-                }
-                if matches!(kind, WatcherType::PersistentRecursive | WatcherType::Any) {
-                    w.recursive.remove(&path);
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// The connection broke: what was sent may or may not have taken effect. What was not sent yet stays queued.
-    pub fn disconnected(&mut self, outputs: &mut Vec<Output<T>>) {
+    pub fn disconnected(&mut self, now: Duration, outputs: &mut Vec<Output<T>>) {
         let was = std::mem::replace(&mut self.established, false);
         fail_in_flight(&mut self.in_flight, ZkError::ConnectionLoss, outputs);
         if was {
+            self.queued.offline_since(now);
             outputs.push(Output::Event(ZkEvent::Session(SessionState::Disconnected)));
         }
     }
 
-    /// Queued requests have waited for a whole session timeout without a connection.
+    /// Fails each queued request that has waited longer than `patience` without a connection.
+    pub fn time_out(&mut self, now: Duration, patience: Duration, outputs: &mut Vec<Output<T>>) {
+        if self.established {
+            return;
+        }
+        while let Some(done) = self.queued.pop_overdue(now, patience) {
+            outputs.push(failed(done, ZkError::ConnectionLoss));
+        }
+    }
+
+    /// When [`SessionCore::time_out`] has something to do next.
+    pub fn next_time_out(&self, patience: Duration) -> Option<Duration> {
+        (!self.established)
+            .then(|| self.queued.next_overdue(patience))
+            .flatten()
+    }
+
+    /// Nothing was heard for a whole session timeout.
     pub fn overdue(&mut self, outputs: &mut Vec<Output<T>>) {
-        fail_queued(&mut self.queued, ZkError::ConnectionLoss, outputs);
         outputs.push(Output::Event(ZkEvent::Session(SessionState::Overdue)));
     }
 
@@ -492,7 +391,9 @@ impl<T> SessionCore<T> {
     /// Answers every open request with `error`.
     pub fn fail_all(&mut self, error: ZkError, outputs: &mut Vec<Output<T>>) {
         fail_in_flight(&mut self.in_flight, error, outputs);
-        fail_queued(&mut self.queued, error, outputs);
+        while let Some((_, done)) = self.queued.pop() {
+            outputs.push(failed(done, error));
+        }
     }
 }
 
@@ -503,27 +404,19 @@ fn fail_in_flight<T>(
 ) {
     for waiting in in_flight.drain(..) {
         if let Waiting::Caller { done, .. } = waiting {
-            outputs.push(Output::Answer(
-                done,
-                Reply {
-                    zxid: 0,
-                    result: Err(error),
-                },
-            ));
+            outputs.push(failed(done, error));
         }
     }
 }
 
-fn fail_queued<T>(queued: &mut VecDeque<(Op, T)>, error: ZkError, outputs: &mut Vec<Output<T>>) {
-    for (_, done) in queued.drain(..) {
-        outputs.push(Output::Answer(
-            done,
-            Reply {
-                zxid: 0,
-                result: Err(error),
-            },
-        ));
-    }
+fn failed<T>(done: T, error: ZkError) -> Output<T> {
+    Output::Answer(
+        done,
+        Reply {
+            zxid: 0,
+            result: Err(error),
+        },
+    )
 }
 
 fn patch_length(out: &mut BytesMut, start: usize) {

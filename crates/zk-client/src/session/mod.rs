@@ -1,0 +1,262 @@
+//! The task that owns the socket: connects, reads and writes frames, pings, reconnects.
+//!
+//! `connect` finds a server, `serve` is one connection's life; here is what goes on from one to the next.
+
+mod connect;
+mod serve;
+
+use crate::client::{Place, Shared};
+use crate::config::ZkConfig;
+use crate::core::{Output, SessionCore};
+use crate::event::{EventSender, MAX_EVENTS, SessionState, ZkEvent};
+use crate::op::{Op, Reply};
+use bytes::BytesMut;
+use gracchus_zk_proto::ZkError;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Whom a request's answer goes to.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub answer: oneshot::Sender<Reply>,
+    /// Given back with the answer.
+    pub place: Place,
+}
+
+impl Done {
+    fn complete(self, reply: Reply) {
+        // Free before the caller knows.
+        drop(self.place);
+        let _ = self.answer.send(reply);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Command {
+    Request(Op, Done),
+    Reopen,
+    Close(oneshot::Sender<()>),
+}
+
+/// A connection that was cut sooner than this is not replaced at once.
+const BRIEF: Duration = Duration::from_millis(100);
+
+struct Session {
+    config: ZkConfig,
+    core: SessionCore<Done>,
+    commands: mpsc::Receiver<Command>,
+    events: EventSender,
+    shared: Arc<Shared>,
+    /// Negotiated, or as asked for before the first connection.
+    timeout: Duration,
+    /// Of the core's clock.
+    start: Instant,
+    last_heard: Instant,
+    overdue_told: bool,
+    last_complaint: Instant,
+    attempts: u64,
+    unresolved: HashSet<String>,
+}
+
+/// Why a connection's loop ended.
+enum Ended {
+    Cut(String),
+    /// The server ended the session.
+    Expired,
+    /// We closed it, or nobody holds a handle any more.
+    Closed,
+}
+
+pub(crate) async fn run(
+    config: ZkConfig,
+    commands: mpsc::Receiver<Command>,
+    events: EventSender,
+    shared: Arc<Shared>,
+) {
+    let now = Instant::now();
+    let mut session = Session {
+        core: SessionCore::new(&config),
+        timeout: config.session_timeout,
+        config,
+        commands,
+        events,
+        shared,
+        start: now,
+        last_heard: now,
+        overdue_told: false,
+        last_complaint: now,
+        attempts: 0,
+        unresolved: HashSet::new(),
+    };
+    session.live().await;
+}
+
+impl Session {
+    async fn live(&mut self) {
+        loop {
+            if self.wait_for_owner().await.is_none() {
+                return;
+            }
+            let Some(stream) = self.connect().await else {
+                return;
+            };
+            let connected = Instant::now();
+            let peer: Vec<String> = stream
+                .peer_addr()
+                .iter()
+                .map(SocketAddr::to_string)
+                .collect();
+            match self.serve(stream).await {
+                Ended::Closed => return,
+                Ended::Expired => {
+                    if !self.wait_for_reopen().await {
+                        return;
+                    }
+                }
+                Ended::Cut(reason) => {
+                    tracing::info!(
+                        session = format_args!("0x{:x}", self.core.session().0),
+                        "{}: connection to ZooKeeper lost: {reason}",
+                        self.config.name
+                    );
+                    let now = self.now();
+                    self.with_core(|core, _, outputs| core.disconnected(now, outputs));
+                    // a server may accept connections and answer nothing (stopped, overloaded): that is no contact either
+                    self.complain(&peer, &reason);
+                    self.check_overdue();
+                    // a server that takes connections and drops them is starting or overloaded: no tight loop
+                    if connected.elapsed() < BRIEF && self.or_close(sleep(BRIEF)).await.is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Until the owner has caught up with the events; `None` when told to end.
+    async fn wait_for_owner(&mut self) -> Option<()> {
+        if self.events.untaken() > MAX_EVENTS {
+            tracing::warn!(
+                "{}: more than {MAX_EVENTS} events of watches were not taken; the connection to ZooKeeper waits until they are",
+                self.config.name
+            );
+            while self.events.untaken() > MAX_EVENTS / 2 {
+                self.or_close(sleep(BRIEF)).await?;
+            }
+        }
+        Some(())
+    }
+
+    /// Runs a step of the core and carries out what it asks for; returns true when the session has ended.
+    fn with_core(
+        &mut self,
+        step: impl FnOnce(&mut SessionCore<Done>, &mut BytesMut, &mut Vec<Output<Done>>),
+    ) -> (BytesMut, bool) {
+        let mut out = BytesMut::new();
+        let mut outputs = Vec::new();
+        step(&mut self.core, &mut out, &mut outputs);
+        let ended = self.carry_out(outputs);
+        (out, ended)
+    }
+
+    fn carry_out(&mut self, outputs: Vec<Output<Done>>) -> bool {
+        let mut ended = false;
+        for output in outputs {
+            match output {
+                Output::Answer(done, reply) => done.complete(reply),
+                Output::Event(event) => self.events.send(event),
+                Output::Established { timeout_ms } => {
+                    self.timeout = Duration::from_millis(timeout_ms.max(1) as u64);
+                    self.shared.timeout_ms.store(timeout_ms, Ordering::Relaxed);
+                    *self.shared.session.lock() = Some(self.core.session());
+                    self.overdue_told = false;
+                    self.attempts = 0;
+                }
+                Output::SessionEnded => {
+                    *self.shared.session.lock() = None;
+                    ended = true;
+                }
+            }
+        }
+        ended
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Fails the requests that waited too long for a connection.
+    fn time_out(&mut self) {
+        let (now, patience) = (self.now(), self.timeout);
+        self.with_core(|core, _, outputs| core.time_out(now, patience, outputs));
+    }
+
+    /// When the next of them will have waited too long.
+    fn next_time_out(&self) -> Option<Instant> {
+        let at = self.core.next_time_out(self.timeout)?;
+        Some(self.start + at)
+    }
+
+    /// Waits for `work` while commands are taken in, and fail when they have waited too long; `None` when the session is to end.
+    async fn or_close<R>(&mut self, work: impl Future<Output = R>) -> Option<R> {
+        tokio::pin!(work);
+        loop {
+            let time_out = self.next_time_out();
+            tokio::select! {
+                result = &mut work => return Some(result),
+                () = sleep_until(time_out.unwrap_or(self.start)), if time_out.is_some() => self.time_out(),
+                command = self.commands.recv() => match command {
+                    Some(Command::Request(op, done)) => self.take(op, done),
+                    Some(Command::Reopen) => {}
+                    Some(Command::Close(done)) => {
+                        self.end();
+                        let _ = done.send(());
+                        return None;
+                    }
+                    None => {
+                        self.end();
+                        return None;
+                    }
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, op: Op, done: Done) {
+        let now = self.now();
+        self.core.request(op, done, now);
+    }
+
+    fn end(&mut self) {
+        self.with_core(|core, _, outputs| core.fail_all(ZkError::ConnectionLoss, outputs));
+        *self.shared.session.lock() = None;
+        self.events.send(ZkEvent::Session(SessionState::Closed));
+    }
+
+    /// After an expiry requests are refused until the owner asks for a new session; false when told to end.
+    async fn wait_for_reopen(&mut self) -> bool {
+        loop {
+            match self.commands.recv().await {
+                Some(Command::Request(_, done)) => done.complete(Reply {
+                    zxid: 0,
+                    result: Err(ZkError::SessionExpired),
+                }),
+                Some(Command::Reopen) => {
+                    self.last_heard = Instant::now();
+                    return true;
+                }
+                Some(Command::Close(done)) => {
+                    self.end();
+                    let _ = done.send(());
+                    return false;
+                }
+                None => return false,
+            }
+        }
+    }
+}
