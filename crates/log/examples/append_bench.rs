@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use gracchus_log::dirs::LogDirs;
-use gracchus_log::{AppendOrigin, LogConfig, LogManager, LogManagerConfig, TopicPartition};
+use gracchus_log::{
+    AppendOrigin, LoadControl, LogConfig, LogManager, LogManagerConfig, TopicPartition,
+};
 use gracchus_record::{BatchBuilder, Codec, NewRecord};
 use std::error::Error;
 use std::os::unix::fs::FileExt;
@@ -87,7 +89,7 @@ fn load(dir: &Path, config: &Arc<LogConfig>) -> Outcome<LogManager> {
         config.clone(),
         &move |_| topic.clone(),
         0,
-        &|_| {},
+        &LoadControl::default(),
     )?)
 }
 

@@ -3,7 +3,8 @@
 
 use gracchus_log::dirs::LogDirs;
 use gracchus_log::{
-    AppendOrigin, LogConfig, LogManager, LogManagerConfig, SharedLog, TopicPartition, Uuid,
+    AppendOrigin, LoadControl, LogConfig, LogManager, LogManagerConfig, SharedLog, TopicPartition,
+    Uuid,
 };
 use gracchus_record::control::{EndTransaction, Marker};
 use gracchus_record::{BatchBuilder, Codec, NewRecord};
@@ -84,7 +85,7 @@ fn main() -> Outcome<()> {
         config(""),
         &config,
         now,
-        &|_| {},
+        &LoadControl::default(),
     )?;
     let make = |topic: &str, number: u8| -> Outcome<SharedLog> {
         let log = manager.get_or_create(

@@ -38,6 +38,9 @@ pub enum LogError {
     Deleted { dir: PathBuf },
     #[error("no log directory is online")]
     NoDirOnline,
+    /// The loading was told to stop.
+    #[error("the loading of the logs was stopped")]
+    Stopped,
     /// Another operation changed the log meanwhile; nothing was done.
     #[error("{0}")]
     Conflict(String),
@@ -120,7 +123,8 @@ impl LogError {
             | Self::Sync { .. }
             | Self::Corrupt { .. }
             | Self::Offline { .. }
-            | Self::NoDirOnline => ErrorCode::KafkaStorageError,
+            | Self::NoDirOnline
+            | Self::Stopped => ErrorCode::KafkaStorageError,
             Self::Deleted { .. } => ErrorCode::NotLeaderOrFollower,
             Self::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
             Self::InconsistentTopicId { .. } => ErrorCode::InconsistentTopicId,
@@ -226,6 +230,8 @@ pub enum StartError {
     },
     #[error("log.dirs names no directory")]
     NoDirs,
+    #[error("the loading of the logs was stopped; what was recovered is kept")]
+    Stopped,
     #[error("none of log.dirs can be used: {0}")]
     AllFailed(String),
     #[error(transparent)]

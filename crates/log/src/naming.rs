@@ -84,7 +84,7 @@ pub fn delete_dir_name(partition: &TopicPartition, unique: &str) -> String {
 }
 
 /// The kinds of files of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     Log,
     OffsetIndex,

@@ -6,7 +6,8 @@ mod support;
 use gracchus_log::cleaner::CleanerConfig;
 use gracchus_log::dirs::LogDirs;
 use gracchus_log::{
-    AppendOrigin, LogConfig, LogManager, LogManagerConfig, ReadLimit, SharedLog, TopicPartition,
+    AppendOrigin, LoadControl, LogConfig, LogManager, LogManagerConfig, ReadLimit, SharedLog,
+    TopicPartition,
 };
 use gracchus_record::control::{EndTransaction, Marker};
 use gracchus_record::{Codec, Entry};
@@ -53,7 +54,7 @@ impl Room {
             config.clone(),
             &move |_| topic.clone(),
             0,
-            &|_| {},
+            &LoadControl::default(),
         )
         .unwrap();
         let partition = TopicPartition::new("t", 0);

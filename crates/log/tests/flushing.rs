@@ -6,8 +6,8 @@ mod support;
 use gracchus_kafka_proto::Uuid;
 use gracchus_log::dirs::LogDirs;
 use gracchus_log::{
-    AppendOrigin, LogConfig, LogError, LogManager, LogManagerConfig, PartitionLog, SharedLog,
-    TopicPartition,
+    AppendOrigin, LoadControl, LogConfig, LogError, LogManager, LogManagerConfig, PartitionLog,
+    SharedLog, TopicPartition,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn load(dir: &Path) -> LogManager {
         Arc::default(),
         &|_| Arc::default(),
         0,
-        &|_| {},
+        &LoadControl::default(),
     )
     .unwrap()
 }

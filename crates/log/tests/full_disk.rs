@@ -6,7 +6,7 @@ mod support;
 
 use gracchus_log::dirs::LogDirs;
 use gracchus_log::{
-    AppendError, AppendOrigin, LogConfig, LogManager, LogManagerConfig, TopicPartition,
+    AppendError, AppendOrigin, LoadControl, LogConfig, LogManager, LogManagerConfig, TopicPartition,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,7 +49,7 @@ fn load(dir: &Path) -> LogManager {
         config,
         &move |_| topic.clone(),
         0,
-        &|_| {},
+        &LoadControl::default(),
     )
     .unwrap()
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use gracchus_log::dirs::LogDirs;
 use gracchus_log::partition::OpenOptions;
 use gracchus_log::{
-    LogConfig, LogManager, LogManagerConfig, PartitionLog, ReadLimit, TopicPartition,
+    LoadControl, LogConfig, LogManager, LogManagerConfig, PartitionLog, ReadLimit, TopicPartition,
 };
 use gracchus_record::Entry;
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ fn load(root: &Path) -> LogManager {
         config(""),
         &config,
         NOW,
-        &|_| {},
+        &LoadControl::default(),
     )
     .unwrap()
 }

@@ -5,8 +5,8 @@ mod support;
 
 use gracchus_log::dirs::LogDirs;
 use gracchus_log::{
-    AppendOrigin, LogConfig, LogError, LogManager, LogManagerConfig, SharedLog, StartError,
-    TopicPartition, Uuid,
+    AppendOrigin, LoadControl, LogConfig, LogError, LogManager, LogManagerConfig, SharedLog,
+    StartError, TopicPartition, Uuid,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn load_with(dirs: &[PathBuf], config: LogConfig) -> Result<LogManager, StartErr
         config,
         &move |_| topic.clone(),
         0,
-        &|_| {},
+        &LoadControl::default(),
     )
 }
 

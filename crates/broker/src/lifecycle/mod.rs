@@ -335,9 +335,8 @@ async fn load_logs(
         let default = log_config(&store.topic(""));
         let topic_config = |topic: &str| log_config(&store.topic(topic));
         let last = parking_lot::Mutex::new(Instant::now());
-        let progress = |p: gracchus_log::LoadProgress| {
-            let what = if p.recovering { "recovered" } else { "loaded" };
-            let text = format!("{what} {}/{} partitions", p.loaded, p.total);
+        let progress = |p: &gracchus_log::LoadProgress| {
+            let text = p.to_string();
             let mut last = last.lock();
             if last.elapsed() >= Duration::from_secs(2) {
                 *last = Instant::now();
@@ -345,7 +344,11 @@ async fn load_logs(
             }
             told.starting(text);
         };
-        LogManager::load(dirs, settings, default, &topic_config, now_ms(), &progress)
+        let control = gracchus_log::LoadControl {
+            progress: &progress,
+            ..Default::default()
+        };
+        LogManager::load(dirs, settings, default, &topic_config, now_ms(), &control)
     })
     .await??;
     tracing::info!(

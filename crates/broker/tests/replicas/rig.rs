@@ -25,7 +25,7 @@ use gracchus_kafka_proto::{
     ApiKey, ErrorCode, Message, Records, RecordsPart, Request, Uuid, decode_response_header,
 };
 use gracchus_log::dirs::LogDirs;
-use gracchus_log::{LogManager, LogManagerConfig, TopicPartition};
+use gracchus_log::{LoadControl, LogManager, LogManagerConfig, TopicPartition};
 use gracchus_record::{BatchBuilder, Codec, Entries, NewRecord};
 use std::os::unix::fs::FileExt;
 
@@ -73,7 +73,7 @@ impl Rig {
             default.clone(),
             &|_| default.clone(),
             NOW,
-            &|_| {},
+            &LoadControl::default(),
         )
         .unwrap();
         let replicas = Arc::new(ReplicaManager::new(

@@ -1,48 +1,30 @@
 //! Loading all logs at the start, in parallel.
 
 use super::checkpoints::Written;
-use super::{Doomed, Held, LoadProgress, LogManager, LogManagerConfig};
+use super::loader::{DirFacts, Job, Loader};
+use super::{Doomed, Held, LoadControl, LogManager, LogManagerConfig};
 use crate::checkpoint;
 use crate::cleaner::CleanerState;
 use crate::config::LogConfig;
 use crate::dirs::{LogDir, LogDirs};
 use crate::error::{LogError, StartError};
 use crate::naming::{DirKind, TopicPartition, parse_dir_name};
-use crate::partition::{LogEnvironment, OpenOptions, PartitionLog};
+use crate::partition::LogEnvironment;
 use crate::tail::TailBudget;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-type Offsets = HashMap<TopicPartition, i64>;
-
-/// One log to be opened.
-struct Job {
-    dir: usize,
-    path: PathBuf,
-    partition: TopicPartition,
-}
-
-/// What a directory's checkpoints say.
-#[derive(Default)]
-struct DirFacts {
-    clean: bool,
-    recovery_points: Offsets,
-    high_watermarks: Offsets,
-    log_starts: Offsets,
-}
 
 impl LogManager {
-    /// Loads all logs, in parallel. `topic_config` gives a topic's configuration; `progress` is called now and then.
+    /// Loads all logs, in parallel. `topic_config` gives a topic's configuration; `control` watches and may stop it.
     pub fn load(
         dirs: LogDirs,
         config: LogManagerConfig,
         default_config: Arc<LogConfig>,
         topic_config: &(dyn Fn(&str) -> Arc<LogConfig> + Sync),
         now_ms: i64,
-        progress: &(dyn Fn(LoadProgress) + Sync),
+        control: &LoadControl<'_>,
     ) -> Result<Self, StartError> {
         let dirs = dirs.dirs;
         let env = Arc::new(LogEnvironment {
@@ -69,22 +51,13 @@ impl LogManager {
             }));
         }
         jobs.retain(|job| dirs.get(job.dir).is_some_and(|d| !d.is_offline()));
-        let loader = Loader {
-            dirs: &dirs,
-            facts: &facts,
-            env: &env,
-            topic_config,
-            now_ms,
-            recovering: facts
-                .iter()
-                .zip(&dirs)
-                .any(|(f, d)| !f.clean && !d.is_offline()),
-            progress,
-            total: jobs.len(),
-            next: AtomicUsize::new(0),
-            done: AtomicUsize::new(0),
-        };
-        let (opened, errors) = loader.run(&jobs, config.recovery_threads);
+        let loader = Loader::new(&dirs, &facts, &env, topic_config, now_ms, control);
+        let (opened, errors) = loader.run(jobs, config.recovery_threads);
+        if errors.iter().any(|(_, e)| matches!(e, LogError::Stopped)) {
+            loader.stopped();
+            return Err(StartError::Stopped);
+        }
+        let durable = loader.into_durable();
         for (dir, error) in errors {
             if let Some(dir) = dirs.get(dir)
                 && dir.set_offline()
@@ -100,11 +73,14 @@ impl LogManager {
             return Err(StartError::AllFailed(failures.join("; ")));
         }
         let mut logs: HashMap<TopicPartition, Held> = HashMap::with_capacity(opened.len());
-        for (dir, log) in opened {
+        for (dir, mut log) in opened {
             if dirs.get(dir).is_none_or(LogDir::is_offline) {
                 continue;
             }
             let partition = log.topic_partition().clone();
+            if let Some(offset) = durable.get(dir).and_then(|d| d.get(&partition)) {
+                log.raise_recovery_point(*offset);
+            }
             if let Some(other) = logs.get(&partition) {
                 return Err(StartError::Duplicate {
                     partition: partition.to_string(),
@@ -187,85 +163,6 @@ fn examine(
     // From here on a crash is a crash.
     facts.clean = dir.take_clean_shutdown()? && all_read;
     Ok(facts)
-}
-
-struct Loader<'a> {
-    dirs: &'a [LogDir],
-    facts: &'a [DirFacts],
-    env: &'a Arc<LogEnvironment>,
-    topic_config: &'a (dyn Fn(&str) -> Arc<LogConfig> + Sync),
-    now_ms: i64,
-    recovering: bool,
-    progress: &'a (dyn Fn(LoadProgress) + Sync),
-    total: usize,
-    next: AtomicUsize,
-    done: AtomicUsize,
-}
-
-/// Logs opened, and the directories whose logs cannot be.
-type Loaded = (Vec<(usize, PartitionLog)>, Vec<(usize, LogError)>);
-
-impl Loader<'_> {
-    fn run(&self, jobs: &[Job], threads: usize) -> Loaded {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if threads == 0 { cores } else { threads };
-        let all: Mutex<Loaded> = Mutex::default();
-        std::thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, jobs.len().max(1)) {
-                scope.spawn(|| {
-                    let (opened, errors) = self.work(jobs);
-                    let mut all = all.lock();
-                    all.0.extend(opened);
-                    all.1.extend(errors);
-                });
-            }
-        });
-        (self.progress)(LoadProgress {
-            loaded: self.done.load(Relaxed),
-            total: self.total,
-            recovering: self.recovering,
-        });
-        all.into_inner()
-    }
-
-    fn work(&self, jobs: &[Job]) -> Loaded {
-        let mut loaded = Loaded::default();
-        while let Some(job) = jobs.get(self.next.fetch_add(1, Relaxed)) {
-            match self.open(job) {
-                Ok(log) => loaded.0.push((job.dir, log)),
-                Err(error) => loaded.1.push((job.dir, error)),
-            }
-            let done = self.done.fetch_add(1, Relaxed) + 1;
-            if done.is_multiple_of(50) {
-                (self.progress)(LoadProgress {
-                    loaded: done,
-                    total: self.total,
-                    recovering: self.recovering,
-                });
-            }
-        }
-        loaded
-    }
-
-    fn open(&self, job: &Job) -> Result<PartitionLog, LogError> {
-        let nothing = DirFacts::default();
-        let facts = self.facts.get(job.dir).unwrap_or(&nothing);
-        let of = |offsets: &Offsets| offsets.get(&job.partition).copied().unwrap_or(0).max(0);
-        let offline = self.dirs.get(job.dir).map(|d| d.offline.clone());
-        let options = OpenOptions {
-            config: (self.topic_config)(&job.partition.topic),
-            env: self.env.clone(),
-            recovery_point: of(&facts.recovery_points),
-            log_start: of(&facts.log_starts),
-            clean: facts.clean,
-            fresh: false,
-            offline: offline.unwrap_or_default(),
-            now_ms: self.now_ms,
-        };
-        let mut log = PartitionLog::open(&job.path, job.partition.clone(), options)?;
-        log.update_high_watermark(of(&facts.high_watermarks));
-        Ok(log)
-    }
 }
 
 /// Removes a directory and all in it.

@@ -6,7 +6,11 @@
 mod checkpoints;
 mod create;
 mod load;
+mod loader;
 mod periodic;
+mod progress;
+
+pub use progress::{LoadControl, LoadProgress};
 
 use crate::cleaner::{CleanerConfig, CleanerState};
 use crate::config::LogConfig;
@@ -50,15 +54,6 @@ impl Default for LogManagerConfig {
             cleaner: CleanerConfig::default(),
         }
     }
-}
-
-/// How far loading is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoadProgress {
-    pub loaded: usize,
-    pub total: usize,
-    /// The last stop was not clean: logs are being recovered.
-    pub recovering: bool,
 }
 
 /// A log directory, for DescribeLogDirs.

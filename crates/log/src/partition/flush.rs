@@ -199,6 +199,11 @@ impl PartitionLog {
         self.last_flush_ms = task.now_ms;
     }
 
+    /// A recovery checked all below, and the device has it.
+    pub(crate) fn raise_recovery_point(&mut self, offset: i64) {
+        self.recovery_point = self.recovery_point.max(offset.min(self.log_end));
+    }
+
     /// True when `flush.ms` has passed since the last flush and there is something to flush.
     pub fn flush_is_due(&self, now_ms: i64) -> bool {
         self.log_end > self.recovery_point

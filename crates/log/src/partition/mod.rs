@@ -4,8 +4,10 @@
 
 mod append;
 mod flush;
+pub(crate) mod listing;
 mod open;
 mod read;
+pub(crate) mod recovery;
 mod retention;
 mod truncate;
 

@@ -1,19 +1,19 @@
 //! Opening a log: what a crash left half done is finished or undone, what may be torn is checked.
 
 use super::flush::Names;
+use super::listing::{Listing, finish_swaps};
+use super::recovery::{Unwatched, Watch};
 use super::{LogEnvironment, PartitionLog, rules};
 use crate::config::LogConfig;
 use crate::disk;
 use crate::epochs::LeaderEpochCache;
 use crate::error::LogError;
 use crate::identity;
-use crate::index::AbortedEntry;
-use crate::naming::{FileKind, TopicPartition, parse_segment_file, segment_file};
+use crate::naming::{FileKind, TopicPartition, segment_file};
 use crate::producer::ProducerState;
-use crate::segment::{HeaderScan, Segment, SegmentList};
+use crate::segment::{Segment, SegmentList};
 use crate::tail::Tail;
-use gracchus_record::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -36,31 +36,6 @@ pub struct OpenOptions {
     pub now_ms: i64,
 }
 
-/// What a directory holds.
-#[derive(Debug, Default)]
-struct Listing {
-    logs: BTreeMap<i64, u64>,
-    files: BTreeSet<(i64, FileKindOrder)>,
-    snapshots: BTreeSet<i64>,
-    epochs: bool,
-    metadata: bool,
-    /// There are `.cleaned` or `.swap` files.
-    swapping: bool,
-}
-
-/// [`FileKind`] as a number, to be sorted.
-type FileKindOrder = u8;
-
-fn order(kind: FileKind) -> FileKindOrder {
-    match kind {
-        FileKind::Log => 0,
-        FileKind::OffsetIndex => 1,
-        FileKind::TimeIndex => 2,
-        FileKind::TxnIndex => 3,
-        FileKind::Snapshot => 4,
-    }
-}
-
 impl PartitionLog {
     /// Opens the log in `dir`, which must exist; makes its first segment if there is none.
     pub fn open(
@@ -68,14 +43,26 @@ impl PartitionLog {
         partition: TopicPartition,
         options: OpenOptions,
     ) -> Result<Self, LogError> {
-        let dir: Arc<Path> = Arc::from(dir.into());
-        let mut listing = match options.fresh {
+        let dir = dir.into();
+        let listing = match options.fresh {
             true => Listing::default(),
-            false => list(&dir)?,
+            false => Listing::read(&dir)?,
         };
+        Self::open_watched(&dir, partition, options, listing, &Unwatched)
+    }
+
+    /// As `open`, with the directory already listed.
+    pub(crate) fn open_watched(
+        dir: &Path,
+        partition: TopicPartition,
+        options: OpenOptions,
+        mut listing: Listing,
+        watch: &dyn Watch,
+    ) -> Result<Self, LogError> {
+        let dir: Arc<Path> = Arc::from(dir);
         if listing.swapping {
             finish_swaps(&dir)?;
-            listing = list(&dir)?;
+            listing = Listing::read(&dir)?;
         }
         let mut log = Self {
             rules: Box::new(rules(&partition, &options.config)),
@@ -108,11 +95,16 @@ impl PartitionLog {
             config: options.config.clone(),
             env: options.env.clone(),
         };
-        log.load(&listing, &options)?;
+        log.load(&listing, &options, watch)?;
         Ok(log)
     }
 
-    fn load(&mut self, listing: &Listing, options: &OpenOptions) -> Result<(), LogError> {
+    fn load(
+        &mut self,
+        listing: &Listing,
+        options: &OpenOptions,
+        watch: &dyn Watch,
+    ) -> Result<(), LogError> {
         let dir = self.dir.clone();
         if listing.metadata {
             self.topic_id = match identity::read_topic_id(&dir) {
@@ -124,7 +116,9 @@ impl PartitionLog {
                 read => read?,
             };
         }
-        let mut epochs_lost = false;
+        // A log with records and without the file is of before leader epochs, or lost it.
+        let mut epochs_lost =
+            !listing.epochs && self.config.keeps_epochs() && listing.has_records();
         if !self.config.keeps_epochs() {
             if self.epochs.remove(&dir)? {
                 tracing::warn!(
@@ -139,20 +133,15 @@ impl PartitionLog {
                 Err(error @ LogError::Corrupt { .. }) => {
                     tracing::warn!("{error}; the leader epochs are read from the log");
                     epochs_lost = true;
-                    self.epochs = LeaderEpochCache::lost();
                 }
                 Err(error) => return Err(error),
             }
         }
-        let mut to_recover = self.load_segments(listing, options)?;
+        let damaged = self.load_segments(listing, options)?;
+        let followed_to_end = self.recover(&damaged, options, watch)?;
         if epochs_lost {
             self.epochs_from_headers()?;
         }
-        if !options.clean {
-            let from = self.segments.floor(options.recovery_point).unwrap_or(0);
-            to_recover.extend(from..self.segments.len());
-        }
-        let followed_to_end = self.recover(&to_recover, options)?;
         self.find_ends(options)?;
         self.epochs.bound(options.log_start, self.log_end);
         self.high_watermark = self.log_start.min(self.log_end);
@@ -171,9 +160,9 @@ impl PartitionLog {
         listing: &Listing,
         options: &OpenOptions,
     ) -> Result<BTreeSet<usize>, LogError> {
-        let mut to_recover = BTreeSet::new();
+        let mut damaged = BTreeSet::new();
         for (base, size) in &listing.logs {
-            let has = |kind| listing.files.contains(&(*base, order(kind)));
+            let has = |kind| listing.has(*base, kind);
             let mut segment = Segment::existing(&self.dir, *base, *size, options.now_ms);
             segment.set_has_aborts(has(FileKind::TxnIndex));
             let whole = has(FileKind::OffsetIndex)
@@ -184,137 +173,14 @@ impl PartitionLog {
                     "{}: an index is missing or damaged and is made anew",
                     segment.path(FileKind::Log).display()
                 );
-                to_recover.insert(self.segments.len());
+                damaged.insert(self.segments.len());
             }
             self.segments.push(segment);
         }
-        for (base, kind) in &listing.files {
-            if !listing.logs.contains_key(base) {
-                let orphan = FileKind::SEGMENT.into_iter().find(|k| order(*k) == *kind);
-                if let Some(kind) = orphan {
-                    disk::remove_if_exists(&segment_file(&self.dir, *base, kind))?;
-                }
-            }
+        for (base, kind) in listing.orphans() {
+            disk::remove_if_exists(&segment_file(&self.dir, base, kind))?;
         }
-        Ok(to_recover)
-    }
-
-    /// Recovers segments, in order. True if the producers' state was followed to the end of the last segment.
-    fn recover(
-        &mut self,
-        which: &BTreeSet<usize>,
-        options: &OpenOptions,
-    ) -> Result<bool, LogError> {
-        let dir = self.dir.clone();
-        let config = self.config.clone();
-        let mut state: Option<ProducerState> = None;
-        for at in which {
-            let Some(base) = self.segments.get(*at).map(Segment::base_offset) else {
-                break;
-            };
-            // State goes on from the segment before, if that was recovered too.
-            let mut producers = match state.take() {
-                Some(state) if state.end_offset() == base => state,
-                _ => self.producers_at(base, options)?,
-            };
-            let epochs = &mut self.epochs;
-            let keeps_epochs = config.keeps_epochs();
-            let Some(segment) = self.segments.get_mut(*at) else {
-                break;
-            };
-            let mut completed = Vec::new();
-            let mut epochs_changed = false;
-            let recovered = segment.recover(&config, |entry, aborted| {
-                if let Entry::V2(batch) = entry
-                    && keeps_epochs
-                {
-                    epochs_changed |=
-                        epochs.note(batch.header.leader_epoch, batch.header.base_offset);
-                }
-                if let Err(error) = producers.replay(entry, &mut completed) {
-                    tracing::warn!("{}: while recovering its producers: {error}", dir.display());
-                    producers.set_end_offset(entry.last_offset().saturating_add(1));
-                }
-                for (done, last_stable_offset) in completed.drain(..) {
-                    if done.aborted {
-                        aborted.push(AbortedEntry {
-                            producer_id: done.producer_id,
-                            first_offset: done.first_offset,
-                            last_offset: done.last_offset,
-                            last_stable_offset,
-                        });
-                    }
-                }
-                Ok(())
-            })?;
-            if epochs_changed {
-                LogError::unless_full(self.epochs.write(&dir))?;
-            }
-            // An empty state of a log's only segment is read from it again as quickly as from a file.
-            let trivial = producers.is_empty() && self.segments.len() == 1;
-            if !options.clean && !trivial {
-                LogError::unless_full(producers.take_snapshot(&dir))?;
-                for offset in producers.snapshots() {
-                    self.producers.add_snapshot(*offset);
-                }
-            }
-            if recovered.truncated > 0 && *at + 1 < self.segments.len() {
-                let rest = self.segments.split_off(*at + 1);
-                tracing::warn!(
-                    "{}: {} segments after the cut are dropped",
-                    dir.display(),
-                    rest.len()
-                );
-                self.discard(rest, options.now_ms)?;
-            }
-            state = Some(producers);
-        }
-        let end = match self.segments.last_mut() {
-            Some(last) => last.next_offset()?,
-            None => return Ok(false),
-        };
-        match state {
-            Some(mut state) if !options.clean && state.end_offset() == end => {
-                state.adopt_snapshots(self.producers.snapshots());
-                self.producers = state;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// The producers' state as of a segment's first offset.
-    fn producers_at(
-        &mut self,
-        base: i64,
-        options: &OpenOptions,
-    ) -> Result<ProducerState, LogError> {
-        let dir = self.dir.clone();
-        if !options.clean {
-            // Snapshots above speak of batches that may not be there.
-            self.producers.delete_snapshots(&dir, |o| o > base)?;
-        }
-        let usable = self.producers.snapshots().range(..=base).copied().collect();
-        let mut state = ProducerState::new(self.env.producer_id_expiration_ms, usable);
-        state.reload(&dir, options.log_start, base, options.now_ms)?;
-        let from = state.end_offset();
-        let first = self.segments.floor(from).unwrap_or(0);
-        for at in first..self.segments.len() {
-            let Some(segment) = self.segments.get_mut(at) else {
-                break;
-            };
-            if segment.base_offset() >= base || from >= base {
-                break;
-            }
-            segment.for_each_from(from, |entry| {
-                let mut completed = Vec::new();
-                if let Err(error) = state.replay(entry, &mut completed) {
-                    tracing::warn!("{}: while reading its producers: {error}", dir.display());
-                }
-            })?;
-        }
-        state.set_end_offset(base);
-        Ok(state)
+        Ok(damaged)
     }
 
     /// The log's end, its start, and an active segment.
@@ -376,134 +242,4 @@ impl PartitionLog {
         }
         self.rebuild_producers(options.now_ms)
     }
-
-    /// The leader epochs as the batches' headers tell them.
-    fn epochs_from_headers(&mut self) -> Result<(), LogError> {
-        let epochs = &mut self.epochs;
-        for segment in self.segments.iter_mut().filter(|s| s.size() > 0) {
-            let (file, path, size) = (segment.file()?, segment.path(FileKind::Log), segment.size());
-            let mut scan = HeaderScan::new(&file, &path, 0, size);
-            while let Some(spot) = scan.advance()? {
-                epochs.note(spot.leader_epoch, spot.base_offset);
-            }
-        }
-        LogError::unless_full(self.epochs.write(&self.dir)).map(|_| ())
-    }
-}
-
-fn list(dir: &Path) -> Result<Listing, LogError> {
-    let mut listing = Listing::default();
-    for entry in read_dir(dir)? {
-        let (name, path) = entry?;
-        match name.as_str() {
-            crate::epochs::FILE => listing.epochs = true,
-            identity::PARTITION_METADATA => listing.metadata = true,
-            _ => {}
-        }
-        let Some((base, kind, suffix)) = parse_segment_file(&name) else {
-            continue;
-        };
-        if suffix == ".deleted" {
-            disk::remove_if_exists(&path)?;
-            continue;
-        }
-        if !suffix.is_empty() {
-            listing.swapping |= suffix == ".cleaned" || suffix == ".swap";
-            continue;
-        }
-        match kind {
-            FileKind::Log => {
-                let size = disk::file_len(&path)?.unwrap_or(0);
-                listing.logs.insert(base, size);
-            }
-            FileKind::Snapshot => {
-                listing.snapshots.insert(base);
-                continue;
-            }
-            _ => {}
-        }
-        listing.files.insert((base, order(kind)));
-    }
-    Ok(listing)
-}
-
-fn read_dir(
-    dir: &Path,
-) -> Result<impl Iterator<Item = Result<(String, PathBuf), LogError>> + use<'_>, LogError> {
-    let entries = std::fs::read_dir(dir).map_err(|e| LogError::io("list", dir, e))?;
-    Ok(entries.map(move |entry| {
-        let entry = entry.map_err(|e| LogError::io("list", dir, e))?;
-        Ok((
-            entry.file_name().to_string_lossy().into_owned(),
-            entry.path(),
-        ))
-    }))
-}
-
-/// Finishes or undoes a swap of cleaned segments that a crash interrupted: `.cleaned` files were not complete and go; a
-/// `.swap` log was complete: the segments that it replaces go, and it takes its name.
-fn finish_swaps(dir: &Path) -> Result<(), LogError> {
-    let mut cleaned = Vec::new();
-    let mut swaps = Vec::new();
-    let mut others = Vec::new();
-    for entry in read_dir(dir)? {
-        let (name, path) = entry?;
-        match parse_segment_file(&name) {
-            Some((base, _, ".cleaned")) => cleaned.push((base, path)),
-            Some((base, kind, ".swap")) => swaps.push((base, kind, path)),
-            Some((base, kind, "")) => others.push((base, kind, path)),
-            _ => {}
-        }
-    }
-    if cleaned.is_empty() && swaps.is_empty() {
-        return Ok(());
-    }
-    let least_cleaned = cleaned.iter().map(|(base, _)| *base).min();
-    for (_, path) in &cleaned {
-        disk::remove_if_exists(path)?;
-    }
-    let mut valid = Vec::new();
-    for (base, kind, path) in swaps {
-        if least_cleaned.is_some_and(|least| base >= least) {
-            disk::remove_if_exists(&path)?;
-        } else {
-            valid.push((base, kind, path));
-        }
-    }
-    let (mut from, mut to) = (i64::MAX, i64::MIN);
-    for (base, kind, path) in &valid {
-        if *kind == FileKind::Log {
-            from = from.min(*base);
-            to = to.max(next_offset_of(path, *base)?);
-        }
-    }
-    for (base, _, path) in &others {
-        if *base >= from && *base < to {
-            disk::remove_if_exists(path)?;
-        }
-    }
-    for (base, kind, path) in &valid {
-        disk::rename_if_exists(path, &segment_file(dir, *base, *kind))?;
-    }
-    tracing::info!(
-        "{}: an interrupted compaction was {}",
-        dir.display(),
-        if valid.is_empty() {
-            "undone"
-        } else {
-            "finished"
-        }
-    );
-    disk::sync_dir(dir)
-}
-
-fn next_offset_of(path: &Path, base: i64) -> Result<i64, LogError> {
-    let file = disk::open_read(path)?;
-    let size = disk::file_len(path)?.unwrap_or(0);
-    let mut scan = HeaderScan::new(&file, path, 0, size);
-    let mut next = base;
-    while let Some(spot) = scan.advance()? {
-        next = spot.last_offset.saturating_add(1);
-    }
-    Ok(next)
 }

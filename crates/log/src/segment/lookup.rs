@@ -193,6 +193,16 @@ impl Segment {
     pub fn for_each_from(
         &mut self,
         offset: i64,
+        each: impl FnMut(&gracchus_record::Entry),
+    ) -> Result<(), LogError> {
+        self.for_each_between(offset, i64::MAX, each)
+    }
+
+    /// Calls `each` for every batch that ends at or after `offset` and below `until`.
+    pub fn for_each_between(
+        &mut self,
+        offset: i64,
+        until: i64,
         mut each: impl FnMut(&gracchus_record::Entry),
     ) -> Result<(), LogError> {
         let Some(spot) = self.find(offset)? else {
@@ -201,6 +211,9 @@ impl Segment {
         let (file, path) = (self.file()?, self.path(FileKind::Log));
         let mut scan = BatchScan::new(&file, &path, spot.position.into(), self.size);
         while let Some((_, entry)) = scan.advance()? {
+            if entry.last_offset() >= until {
+                break;
+            }
             each(&entry);
         }
         Ok(())

@@ -8,7 +8,7 @@ mod scan;
 
 pub use list::SegmentList;
 pub(crate) use lookup::DECOMPRESS_LIMIT;
-pub use recover::Recovered;
+pub use recover::{Recovered, Resume};
 pub use scan::{BatchScan, BatchSpot, HeaderScan};
 
 use crate::config::LogConfig;
