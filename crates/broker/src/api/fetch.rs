@@ -337,7 +337,8 @@ fn told(part: &PartitionData) -> Told {
         special: part.error_code != 0
             || part.diverging_epoch.epoch >= 0
             || part.preferred_read_replica >= 0,
-        error: part.error_code != 0,
+        // what came with a divergence is not taken over by every follower
+        error: part.error_code != 0 || part.diverging_epoch.epoch >= 0,
     }
 }
 

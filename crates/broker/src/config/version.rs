@@ -108,6 +108,17 @@ impl MetadataVersion {
     }
 }
 
+/// The first version of `table` whose protocol version is reached, 0 when none is; the newest without a protocol version.
+pub fn version_of(protocol: Option<MetadataVersion>, table: &[(&str, i16)]) -> i16 {
+    let Some(protocol) = protocol else {
+        return table.first().map_or(0, |(_, version)| *version);
+    };
+    table
+        .iter()
+        .find(|(least, _)| protocol.at_least(least))
+        .map_or(0, |(_, version)| *version)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

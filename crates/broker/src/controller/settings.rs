@@ -4,18 +4,7 @@
 use gracchus_controller::ControllerConfig;
 
 use crate::broker::Broker;
-use crate::config::version::MetadataVersion;
-
-/// The first version of `table` whose protocol version is reached; 0 else.
-fn version_of(protocol: Option<MetadataVersion>, table: &[(&str, i16)]) -> i16 {
-    let Some(protocol) = protocol else {
-        return table.first().map_or(0, |(_, version)| *version);
-    };
-    table
-        .iter()
-        .find(|(least, _)| protocol.at_least(least))
-        .map_or(0, |(_, version)| *version)
-}
+use crate::config::version::{MetadataVersion, version_of};
 
 const LEADER_AND_ISR: &[(&str, i16)] = &[
     ("3.4-IV0", 7),

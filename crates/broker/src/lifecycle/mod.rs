@@ -209,6 +209,8 @@ pub async fn start(
         .replicas
         .set_observers(vec![Arc::new(broker.groups.clone())]);
     crate::replica::storage_news::start(&broker);
+    crate::replica::isr_changes::start(&broker);
+    crate::replica::fetcher::start(&broker);
     broker.replicas.start(&tasks, &shutdown);
 
     // the network: requests are taken from here on

@@ -46,7 +46,8 @@ impl From<ErrorCode> for AppendFailure {
 }
 
 fn enough_in_sync(partition: &Partition, role: &Role) -> bool {
-    role.isr.len() >= role.replicas.len() || role.isr.len() >= partition.effective_min_isr(role)
+    let in_sync = role.isr.confirmed().len();
+    in_sync >= role.replicas.len() || in_sync >= partition.effective_min_isr(role)
 }
 
 /// Errors with which Kafka does not tell the log start offset.
@@ -244,7 +245,7 @@ fn look(waits: &[(Arc<Partition>, i64)], done: &mut [Option<ErrorCode>]) -> bool
         }
         let reached = partition.with_log(-1, true, |role, log| {
             (log.lock().high_watermark() >= *required).then(|| {
-                if enough_in_sync(partition, role) {
+                if partition.effective_min_isr(role) <= role.isr.most() {
                     ErrorCode::None
                 } else {
                     ErrorCode::NotEnoughReplicasAfterAppend

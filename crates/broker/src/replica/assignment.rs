@@ -8,6 +8,7 @@ use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_log::{LogError, SharedLog, TopicPartition};
 use parking_lot::Mutex;
 
+use super::in_sync::InSync;
 use super::isr::Follower;
 use super::log_config::log_config;
 use super::manager::{Hosted, ReplicaManager, StorageNews, Unopened};
@@ -87,6 +88,13 @@ impl ReplicaManager {
                 let role = partition.role();
                 (role.is_leader, role.leader_epoch)
             };
+            if let Some(fetchers) = self.fetchers.get() {
+                if leads {
+                    fetchers.leave(&partition.id);
+                } else {
+                    fetchers.follow(&partition);
+                }
+            }
             for observer in self.observers() {
                 if leads {
                     observer.became_leader(&partition.id, epoch);
@@ -300,7 +308,7 @@ impl ReplicaManager {
             role.controller_epoch = controller_epoch;
             role.partition_epoch = state.partition_epoch;
             role.replicas.clone_from(&state.replicas);
-            role.isr.clone_from(&state.isr);
+            role.isr = InSync::new(state.isr.clone());
             let mut followers = BTreeMap::new();
             if leads {
                 let others = state.replicas.iter().filter(|id| **id != self.broker_id);
@@ -353,6 +361,7 @@ impl ReplicaManager {
                     tracing::warn!(partition = %stop.id, got = stop.leader_epoch, current = epoch, "StopReplica with an older leader epoch ignored");
                     return Err(ErrorCode::FencedLeaderEpoch);
                 }
+                self.leave(&stop.id);
                 if stop.delete {
                     self.hosted.write().remove(&stop.id);
                     partition.change_role(|role| {

@@ -153,12 +153,15 @@ impl ReplicaManager {
             })?;
         let read = read.map_err(|error| self.log_failed(&partition.id, "reading", &error))?;
         if let (true, Some(now_ms), None) = (params.is_follower(), now_ms, read.diverging) {
-            partition.follower_fetched(
+            let joins = partition.follower_fetched(
                 params.replica_id,
                 target.offset,
                 target.log_start_offset,
                 now_ms,
             )?;
+            if let Some(proposal) = joins {
+                self.isr_changes.propose(partition.id.clone(), proposal);
+            }
         }
         Ok(read)
     }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::in_sync::InSync;
+
 /// LEO of a follower that has not fetched in this leader epoch.
 pub const UNKNOWN_OFFSET: i64 = -1;
 
@@ -63,7 +65,7 @@ impl Follower {
 /// `eligible` says whether a follower outside of the ISR could join (its broker is alive).
 pub fn high_watermark(
     leader_end: i64,
-    isr: &[i32],
+    isr: &InSync,
     followers: &BTreeMap<i32, Follower>,
     now_ms: i64,
     max_lag_ms: i64,
@@ -72,7 +74,7 @@ pub fn high_watermark(
     followers
         .iter()
         .filter(|(id, follower)| {
-            isr.contains(id)
+            isr.counts(**id)
                 || (follower.is_caught_up(leader_end, now_ms, max_lag_ms) && eligible(**id))
         })
         .map(|(_, follower)| follower.log_end_offset)
@@ -114,7 +116,10 @@ mod tests {
             follower
         };
         let followers = BTreeMap::from([(2, at(90)), (3, at(50))]);
-        let mark = |isr: &[i32]| high_watermark(100, isr, &followers, 1_000_000, 30_000, |_| true);
+        let mark = |isr: &[i32]| {
+            let isr = InSync::new(isr.to_vec());
+            high_watermark(100, &isr, &followers, 1_000_000, 30_000, |_| true)
+        };
         assert_eq!(mark(&[1, 2, 3]), 50);
         assert_eq!(mark(&[1, 2]), 90);
         assert_eq!(mark(&[1]), 100);
@@ -127,17 +132,38 @@ mod tests {
             },
         )]);
         assert_eq!(
-            high_watermark(100, &[1], &joining, 1_000_000, 30_000, |_| true),
+            high_watermark(
+                100,
+                &InSync::new(vec![1]),
+                &joining,
+                1_000_000,
+                30_000,
+                |_| true
+            ),
             50
         );
         assert_eq!(
-            high_watermark(100, &[1], &joining, 1_000_000, 30_000, |_| false),
+            high_watermark(
+                100,
+                &InSync::new(vec![1]),
+                &joining,
+                1_000_000,
+                30_000,
+                |_| false
+            ),
             100
         );
         // An ISR member that has not fetched yet holds everything back.
         let new = BTreeMap::from([(2, Follower::at_epoch_start(true, 0))]);
         assert_eq!(
-            high_watermark(100, &[1, 2], &new, 1_000_000, 30_000, |_| true),
+            high_watermark(
+                100,
+                &InSync::new(vec![1, 2]),
+                &new,
+                1_000_000,
+                30_000,
+                |_| true
+            ),
             UNKNOWN_OFFSET
         );
     }

@@ -9,6 +9,8 @@ use gracchus_log::{LogError, LogManager, TopicPartition};
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::{Mutex, RwLock};
 
+use super::fetcher::Fetchers;
+use super::isr_changes::IsrChanges;
 use super::partition::{Partition, report};
 use super::session::FetchSessions;
 use crate::config::ConfigStore;
@@ -81,6 +83,8 @@ pub struct ReplicaManager {
     /// True after the first LeaderAndIsr: a broker that never got one must not overwrite the checkpoints.
     pub(crate) checkpoints_high_watermarks: AtomicBool,
     pub(crate) sessions: FetchSessions,
+    pub(crate) isr_changes: IsrChanges,
+    pub(crate) fetchers: OnceLock<Fetchers>,
     observers: OnceLock<Vec<Arc<dyn LeadershipObserver>>>,
     storage_news: OnceLock<TellStorageNews>,
 }
@@ -103,6 +107,8 @@ impl ReplicaManager {
             controller_epoch: Mutex::new(0),
             checkpoints_high_watermarks: AtomicBool::new(false),
             sessions: FetchSessions::new(usize::try_from(slots).unwrap_or(0)),
+            isr_changes: IsrChanges::default(),
+            fetchers: OnceLock::new(),
             observers: OnceLock::new(),
             storage_news: OnceLock::new(),
         }
@@ -125,6 +131,13 @@ impl ReplicaManager {
     pub(crate) fn tell_storage_news(&self, news: StorageNews) {
         if let Some(tell) = self.storage_news.get() {
             tell(news);
+        }
+    }
+
+    /// No fetcher asks for the partition any more.
+    pub(crate) fn leave(&self, id: &TopicPartition) {
+        if let Some(fetchers) = self.fetchers.get() {
+            fetchers.leave(id);
         }
     }
 
@@ -188,8 +201,9 @@ impl ReplicaManager {
                 Hosted::Online(partition) => {
                     let role = partition.role();
                     counts.led += usize::from(role.is_leader);
-                    counts.under_replicated +=
-                        usize::from(role.is_leader && role.isr.len() < role.replicas.len());
+                    counts.under_replicated += usize::from(
+                        role.is_leader && role.isr.confirmed().len() < role.replicas.len(),
+                    );
                 }
             }
         }
@@ -221,6 +235,7 @@ impl ReplicaManager {
             );
             for id in &lost {
                 let before = self.hosted.write().insert(id.clone(), Hosted::Offline);
+                self.leave(id);
                 if let Some(Hosted::Online(partition)) = before {
                     partition.change_role(|role| {
                         role.log = None;

@@ -7,7 +7,9 @@ use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_log::{LogError, PartitionLog, ReadLimit, SharedLog, TopicPartition};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+use super::in_sync::InSync;
 use super::isr::{self, Follower};
+use super::isr_changes::Proposal;
 use super::waiters::WaitList;
 use crate::config::ConfigStore;
 use crate::metadata::MetadataCache;
@@ -34,7 +36,7 @@ pub(crate) struct Role {
     /// Assigned, preferred first.
     pub(crate) replicas: Vec<i32>,
     /// In sync.
-    pub(crate) isr: Vec<i32>,
+    pub(crate) isr: InSync,
     /// At a leader, the other assigned replicas.
     pub(crate) followers: Mutex<BTreeMap<i32, Follower>>,
 }
@@ -70,7 +72,7 @@ impl Partition {
                 controller_epoch: 0,
                 partition_epoch: -1,
                 replicas: Vec::new(),
-                isr: Vec::new(),
+                isr: InSync::default(),
                 followers: Mutex::new(BTreeMap::new()),
             }),
             waiters: Arc::new(WaitList::default()),
@@ -147,7 +149,8 @@ impl Partition {
         log: &mut PartitionLog,
         now_ms: i64,
     ) -> bool {
-        if role.isr.len() < role.replicas.len() && role.isr.len() < self.effective_min_isr(role) {
+        let in_sync = role.isr.confirmed().len();
+        if in_sync < role.replicas.len() && in_sync < self.effective_min_isr(role) {
             return false;
         }
         let end = log.log_end_offset();
@@ -163,7 +166,7 @@ impl Partition {
         log.maybe_increment_high_watermark(mark)
     }
 
-    /// A follower fetched: notes how far it is. UNKNOWN_LEADER_EPOCH when it is not an assigned replica (as Kafka
+    /// A follower fetched: notes how far it is, and that it joins the ISR if it may. UNKNOWN_LEADER_EPOCH when it is not an assigned replica (as Kafka
     /// answers a follower ahead of this leader's knowledge), NOT_LEADER_OR_FOLLOWER when this broker does not lead.
     pub(crate) fn follower_fetched(
         &self,
@@ -171,7 +174,7 @@ impl Partition {
         fetch_offset: i64,
         log_start_offset: i64,
         now_ms: i64,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<Option<Proposal>, ErrorCode> {
         let role = self.role.read();
         let log = role.log.as_ref().filter(|_| role.is_leader);
         let mut log = log.ok_or(ErrorCode::NotLeaderOrFollower)?.lock();
@@ -181,11 +184,20 @@ impl Partition {
             None => return Err(ErrorCode::UnknownLeaderEpoch),
         }
         let rose = self.raise_high_watermark(&role, &mut log, now_ms);
+        let may_join = self.may_join(&role, log.high_watermark(), follower, fetch_offset);
         drop(log);
+        drop(role);
         if rose {
             self.waiters.wake();
         }
-        Ok(())
+        if may_join {
+            return Ok(self.propose_joining(follower));
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn is_alive(&self, broker: i32) -> bool {
+        self.metadata.snapshot().is_alive(broker)
     }
 
     /// True if the broker is one of the assigned replicas.

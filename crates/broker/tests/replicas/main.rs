@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod fetching;
+mod following;
 mod formats;
 mod groups;
 mod offsets;
 mod producing;
 mod rig;
 mod roles;
+mod trio;

@@ -51,7 +51,27 @@ impl Rig {
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect();
-        Self::in_dir(tempfile::tempdir().unwrap(), props)
+        Self::in_dir(ME, tempfile::tempdir().unwrap(), props)
+    }
+
+    /// Another broker.
+    pub fn broker(id: i32, props: &[(&str, &str)]) -> Self {
+        let props = props
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect();
+        Self::in_dir(id, tempfile::tempdir().unwrap(), props)
+    }
+
+    /// Dies without a word, and starts again over what the page cache has.
+    pub fn crashed(self, id: i32, props: &[(&str, &str)]) -> Self {
+        let props = props
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect();
+        let Self { dir, replicas, .. } = self;
+        drop(replicas);
+        Self::in_dir(id, dir, props)
     }
 
     /// Stops cleanly and starts again over the same directory.
@@ -59,10 +79,10 @@ impl Rig {
         self.replicas.logs().shutdown(NOW);
         let Self { dir, replicas, .. } = self;
         drop(replicas);
-        Self::in_dir(dir, BTreeMap::new())
+        Self::in_dir(ME, dir, BTreeMap::new())
     }
 
-    fn in_dir(dir: tempfile::TempDir, props: BTreeMap<String, String>) -> Self {
+    fn in_dir(id: i32, dir: tempfile::TempDir, props: BTreeMap<String, String>) -> Self {
         let config = Arc::new(ConfigStore::new(props).unwrap());
         let metadata = Arc::new(MetadataCache::default());
         let dirs = LogDirs::open(&[dir.path().to_path_buf()]).unwrap();
@@ -77,7 +97,7 @@ impl Rig {
         )
         .unwrap();
         let replicas = Arc::new(ReplicaManager::new(
-            ME,
+            id,
             config.clone(),
             metadata.clone(),
             Arc::new(logs),
@@ -326,7 +346,13 @@ pub fn bytes_of(records: &Records) -> Bytes {
 
 /// (offset, value) of all records.
 pub fn values(part: &PartitionData) -> Vec<(i64, String)> {
-    let bytes = part.records.as_ref().map(bytes_of).unwrap_or_default();
+    let parts = part.records.as_ref().map(|records| records.parts.clone());
+    values_of(parts.unwrap_or_default())
+}
+
+/// The same of what a log was read as.
+pub fn values_of(parts: Vec<RecordsPart>) -> Vec<(i64, String)> {
+    let bytes = bytes_of(&Records { parts });
     let mut out = Vec::new();
     for entry in Entries::new(bytes) {
         entry

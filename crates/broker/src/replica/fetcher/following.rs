@@ -1,0 +1,151 @@
+//! What a fetcher's steps do to a log: only while it follows, in the leader epoch that the step is of.
+
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_log::{AppendError, LogError, PartitionLog};
+
+use super::machine::{LogView, Outcome, Step, What};
+use super::truncation::cut;
+use crate::replica::manager::{Hosted, ReplicaManager};
+use crate::replica::partition::Partition;
+
+/// What a fetcher sees of a log.
+pub fn view(log: &PartitionLog) -> LogView {
+    LogView {
+        start: log.log_start_offset(),
+        end: log.log_end_offset(),
+        high_watermark: log.high_watermark(),
+        latest_epoch: log.latest_epoch(),
+    }
+}
+
+/// A step could not be done.
+enum Failure {
+    Log(LogError),
+    /// The records are not what the log can take; they may be with the next answer.
+    Records(String),
+}
+
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<AppendError> for Failure {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Log(error) => Self::Log(error),
+            other => Self::Records(other.to_string()),
+        }
+    }
+}
+
+impl ReplicaManager {
+    /// Does a step of a fetcher.
+    pub fn follow_step(&self, step: &Step, now_ms: i64) -> Outcome {
+        let id = &step.partition;
+        let Some(Hosted::Online(partition)) = self.hosted(&id.topic, id.partition) else {
+            return Outcome::Left;
+        };
+        match partition.follow_step(step, now_ms) {
+            None => Outcome::Left,
+            Some(Ok(outcome)) => {
+                partition.waiters.wake();
+                outcome
+            }
+            Some(Err(Failure::Records(reason))) => {
+                tracing::error!(partition = %id, "what the leader sent cannot be appended: {reason}");
+                Outcome::Later
+            }
+            Some(Err(Failure::Log(error))) => {
+                let passes = error.is_out_of_space() || error.is_out_of_files();
+                self.log_failed(id, "following", &error);
+                if passes || error.error_code() == ErrorCode::OffsetOutOfRange {
+                    Outcome::Later
+                } else {
+                    Outcome::Left
+                }
+            }
+        }
+    }
+}
+
+impl Partition {
+    /// None when it does not follow in that epoch (any more).
+    fn follow_step(&self, step: &Step, now_ms: i64) -> Option<Result<Outcome, Failure>> {
+        let role = self.role();
+        if role.is_leader || role.leader_epoch != step.leader_epoch {
+            return None;
+        }
+        let mut log = role.log.as_ref()?.lock();
+        Some(apply(&mut log, &step.what, now_ms))
+    }
+}
+
+fn apply(log: &mut PartitionLog, what: &What, now_ms: i64) -> Result<Outcome, Failure> {
+    match what {
+        What::Append {
+            offset,
+            records,
+            high_watermark,
+            log_start_offset,
+        } => {
+            if *offset != log.log_end_offset() {
+                return Err(Failure::Records(format!(
+                    "it was fetched from {offset}, but the log ends at {}",
+                    log.log_end_offset()
+                )));
+            }
+            if !records.is_empty() {
+                log.append_as_follower(records.clone(), now_ms)?;
+            }
+            // Bounded by what is here; it never falls.
+            log.maybe_increment_high_watermark((*high_watermark).min(log.log_end_offset()));
+            if *log_start_offset > log.log_start_offset()
+                && *log_start_offset <= log.high_watermark()
+            {
+                log.delete_records(*log_start_offset)?;
+            }
+            Ok(Outcome::Done(view(log)))
+        }
+        What::Diverged {
+            leader,
+            high_watermark,
+        } => {
+            let cut = cut(
+                *leader,
+                |epoch| log.end_offset_for_epoch(epoch),
+                log.log_end_offset(),
+                log.high_watermark(),
+            );
+            note_loss(log, cut.to);
+            log.truncate_to(cut.to, now_ms)?;
+            Ok(if cut.is_done {
+                log.maybe_increment_high_watermark((*high_watermark).min(log.log_end_offset()));
+                Outcome::Done(view(log))
+            } else {
+                Outcome::Undecided(view(log))
+            })
+        }
+        What::Truncate(to) => {
+            note_loss(log, *to);
+            log.truncate_to(*to, now_ms)?;
+            Ok(Outcome::Done(view(log)))
+        }
+        What::Restart(at) => {
+            log.truncate_fully_and_start_at(*at, now_ms)?;
+            Ok(Outcome::Done(view(log)))
+        }
+    }
+}
+
+/// Cutting is usual after a change of leader; below the high watermark it means that committed records are lost.
+fn note_loss(log: &PartitionLog, to: i64) {
+    let (end, committed) = (log.log_end_offset(), log.high_watermark());
+    let partition = log.topic_partition();
+    if to < committed {
+        tracing::warn!(%partition, "truncating from {end} to {to}, below the high watermark {committed}: the leader does not have what follows");
+    } else if to < end {
+        tracing::info!(%partition, "truncating from {end} to {to}, where the leader's log parts");
+    }
+}
