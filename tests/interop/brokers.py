@@ -1,0 +1,142 @@
+"""A cluster of several brokers, of gracchus, of Apache Kafka 3.9.2 or of both, on one coordination server of either kind."""
+
+import json
+import pathlib
+import signal
+
+from kazoo.client import KazooClient
+
+from servers import BINARY, LOG4J, TARGET, Process, free_port, java, listens, wait_for
+
+
+class Broker:
+    """One broker; its data stay when it is stopped or killed."""
+
+    def __init__(self, brokers, number, kind):
+        self.brokers, self.number, self.kind = brokers, number, kind
+        self.port = free_port()
+        self.directory = brokers.directory / f"broker-{number}"
+        self.directory.mkdir(parents=True)
+        self.process = None
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def start(self):
+        config = {"broker.id": self.number, "listeners": f"PLAINTEXT://{self.address}",
+                  "zookeeper.connect": self.brokers.zookeeper, "log.dirs": self.directory / "logs",
+                  "zookeeper.session.timeout.ms": 6000, "offsets.topic.num.partitions": 5,
+                  "offsets.topic.replication.factor": 3, "min.insync.replicas": 2,
+                  "group.initial.rebalance.delay.ms": 0, "controlled.shutdown.max.retries": 2,
+                  "controlled.shutdown.retry.backoff.ms": 500, "default.replication.factor": 3,
+                  **self.brokers.config}
+        properties = self.directory / "server.properties"
+        properties.write_text("".join(f"{k}={v}\n" for k, v in config.items()))
+        log = self.directory / "broker.log"
+        if self.kind == "apache":
+            log4j = self.directory / "log4j.properties"
+            log4j.write_text(LOG4J % ("INFO", "System.out"))
+            args = java("kafka39", "kafka.Kafka", properties, heap="512m", properties=[f"log4j.configuration=file:{log4j}"])
+        else:
+            args = [BINARY, "broker", str(properties)]
+        self.process = Process(args, log)
+        return self
+
+    def stop(self):
+        code = self.process.stop()
+        self.process = None
+        return code
+
+    def kill(self):
+        self.process.send(signal.SIGKILL)
+        self.process.kill()
+        self.process = None
+
+    def alive(self):
+        return self.process is not None and self.process.alive()
+
+    def text(self):
+        return (self.directory / "broker.log").read_text(errors="replace")
+
+
+class Brokers:
+    """Brokers 1, 2, ... of the given kinds, and the coordination server under them."""
+
+    def __init__(self, directory, kinds=(TARGET,) * 3, zookeeper=TARGET, config=None):
+        self.directory = pathlib.Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.config = config or {}
+        self.zookeeper_port = free_port()
+        self.zookeeper_kind = zookeeper
+        self.brokers = {n: Broker(self, n, kind) for n, kind in enumerate(kinds, 1)}
+        self.server = self.zk = None
+
+    @property
+    def zookeeper(self):
+        return f"127.0.0.1:{self.zookeeper_port}"
+
+    @property
+    def bootstrap(self):
+        return ",".join(b.address for b in self.brokers.values())
+
+    def __getitem__(self, number):
+        return self.brokers[number]
+
+    def start(self):
+        zoo = self.directory / "zoo.cfg"
+        zoo.write_text(f"tickTime=1000\ndataDir={self.directory}/zookeeper\nclientPort={self.zookeeper_port}\n"
+                       "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n4lw.commands.whitelist=*\n")
+        if self.zookeeper_kind == "apache":
+            args = java("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", zoo, heap="256m")
+        else:
+            args = [BINARY, "zookeeper", str(zoo)]
+        self.server = Process(args, self.directory / "zookeeper.log")
+        wait_for(lambda: listens(self.zookeeper_port), "the coordination server")
+        self.zk = KazooClient(self.zookeeper)
+        self.zk.start(60)
+        for broker in self.brokers.values():
+            broker.start()
+        self.wait_registered(self.brokers)
+        return self
+
+    def wait_registered(self, numbers):
+        """Until these brokers, and no others, are registered."""
+        wanted = sorted(str(n) for n in numbers)
+
+        def registered():
+            for number in numbers:
+                assert self[number].alive(), f"broker {number} ended; its log ends:\n{self[number].text()[-3000:]}"
+            return self.zk.exists("/brokers/ids") and sorted(self.zk.get_children("/brokers/ids")) == wanted
+        wait_for(registered, f"brokers {wanted} to be registered")
+
+    def json(self, path):
+        """A node's content, None if it is not there."""
+        return json.loads(self.zk.get(path)[0]) if self.zk.exists(path) else None
+
+    def state(self, topic, partition=0):
+        return self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+
+    def controller(self):
+        node = self.json("/controller")
+        return node and node["brokerid"]
+
+    def wait_isr(self, topic, members, partition=0):
+        """Until the ISR has just these members."""
+        def found():
+            state = self.state(topic, partition)
+            return state and sorted(state["isr"]) == sorted(members) and state
+        try:
+            return wait_for(found, f"{topic}-{partition} to have the ISR {members}")
+        except AssertionError:
+            raise AssertionError(f"{topic}-{partition} has {self.state(topic, partition)}, not the ISR {members}") from None
+
+    def remove(self):
+        if self.zk:
+            self.zk.stop()
+            self.zk.close()
+        for broker in self.brokers.values():
+            if broker.alive():
+                broker.kill()
+        if self.server and self.server.alive():
+            self.server.kill()
