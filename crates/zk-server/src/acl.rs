@@ -8,6 +8,9 @@ use std::net::IpAddr;
 /// Entries of a list beyond which it is refused; far above any real use, well under a frame.
 const MAX_ENTRIES: usize = 10_000;
 
+/// Ids that one connection may prove.
+pub const MAX_IDS: usize = 128;
+
 /// The ids that a connection has proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -24,15 +27,18 @@ impl Identity {
         }
     }
 
-    /// Adds an id once.
-    pub fn add(&mut self, scheme: &str, id: &str) {
+    /// Adds an id once; false if there are too many.
+    pub fn add(&mut self, scheme: &str, id: &str) -> bool {
         let id = Id {
             scheme: scheme.into(),
             id: id.into(),
         };
-        if !self.ids.contains(&id) {
+        let known = self.ids.contains(&id);
+        let room = self.ids.len() < MAX_IDS;
+        if !known && room {
             self.ids.push(id);
         }
+        known || room
     }
 
     fn is_super(&self) -> bool {

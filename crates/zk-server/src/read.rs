@@ -25,6 +25,10 @@ use gracchus_zk_proto::{
 use parking_lot::Mutex;
 use std::borrow::Cow;
 
+/// Data that one multiRead may answer: a request that names a large node often would have it sent as often. No client takes a
+/// frame of this size either.
+const MAX_MULTI_READ: usize = 64 << 20;
+
 /// What an answer is made from.
 pub(crate) struct Reading<'a> {
     pub tree: &'a DataTree,
@@ -204,6 +208,7 @@ impl Reading<'_> {
     fn multi_read(&self, who: &Identity, body: &[u8]) -> Result<MultiResponse, ZkError> {
         let request: MultiRequest = decode(body)?;
         let mut results = Vec::with_capacity(request.ops.len());
+        let mut size = 0;
         for op in request.ops {
             let result = match op {
                 MultiOp::GetData(r) => self.readable(&r.path, who).map(|node| {
@@ -219,6 +224,14 @@ impl Reading<'_> {
                 }),
                 _ => return Err(ZkError::MarshallingError),
             };
+            size += match &result {
+                Ok(MultiResult::GetData(r)) => r.data.as_ref().map_or(0, Bytes::len),
+                Ok(MultiResult::GetChildren(r)) => r.children.iter().map(String::len).sum(),
+                _ => 0,
+            };
+            if size > MAX_MULTI_READ {
+                return Err(ZkError::MarshallingError);
+            }
             results.push(result.unwrap_or_else(|error| MultiResult::Error(error.code())));
         }
         Ok(MultiResponse { results })

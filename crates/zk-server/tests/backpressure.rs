@@ -162,3 +162,75 @@ fn a_client_that_never_reads_expires() {
     }
     server.stop();
 }
+
+#[test]
+fn a_last_answer_that_nobody_takes_is_not_waited_for_without_end() {
+    let _alone = ALONE.lock();
+    let tmp = tempfile::tempdir().unwrap();
+    let mut config = config(tmp.path());
+    config.max_session_timeout_ms = Some(2000);
+    let server = Server::start(config);
+    let mut good = server.client();
+    assert_eq!(good.create("/big", &[b'x'; 200_000], 0), 0);
+    // Somewhere among these the kernel's buffers are full when the session is closed.
+    let lazy: Vec<Client> = (0..60)
+        .map(|answers| {
+            let mut client = server.client();
+            for _ in 0..answers * 3 {
+                client.send(OpCode::GetData, &path("/big", false));
+            }
+            client.send(OpCode::CloseSession, &0i32);
+            client
+        })
+        .collect();
+    loop {
+        assert!(good.get("/").is_ok());
+        let metrics = server.handle().metrics_text();
+        if metrics.contains("\nnum_alive_connections 1\n") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    drop(lazy);
+    server.stop();
+}
+
+#[test]
+fn one_multi_read_answers_no_more_than_it_may() {
+    let _alone = ALONE.lock();
+    let tmp = tempfile::tempdir().unwrap();
+    let server = Server::start(config(tmp.path()));
+    let mut client = server.client();
+    assert_eq!(client.create("/big", &[b'x'; BIG], 0), 0);
+    let reads = |count| {
+        let get = || gracchus_zk_proto::multi::MultiOp::GetData(path("/big", false));
+        gracchus_zk_proto::multi::MultiRequest {
+            ops: (0..count).map(|_| get()).collect(),
+        }
+    };
+    assert_eq!(client.call(OpCode::MultiRead, &reads(20)).0, 0);
+    // 30 KB that ask for 900 MB.
+    let before = resident_mb();
+    assert_eq!(client.call(OpCode::MultiRead, &reads(1000)).0, -5);
+    assert!(resident_mb() < before + 100);
+    server.stop();
+}
+
+#[test]
+fn a_connection_proves_a_bounded_number_of_ids() {
+    let tmp = tempfile::tempdir().unwrap();
+    let server = Server::start(config(tmp.path()));
+    let mut client = server.client();
+    let auth = |n: usize| AuthRequest {
+        auth_type: 0,
+        scheme: Some("digest".into()),
+        auth: Some(format!("user{n}:secret").into()),
+    };
+    for n in 0..gracchus_zk_server::acl::MAX_IDS {
+        assert_eq!(client.call(OpCode::Auth, &auth(n)).0, 0);
+    }
+    assert_eq!(client.call(OpCode::Auth, &auth(0)).0, 0, "a known one");
+    assert_eq!(client.call(OpCode::Auth, &auth(10_000)).0, -115);
+    assert!(client.is_closed());
+    server.stop();
+}

@@ -30,6 +30,8 @@ use watching::Watching;
 
 /// Jobs applied under one lock of the tree: readers wait no longer.
 const APPLY_CHUNK: usize = 256;
+/// Sessions granted while the log can't be written, beyond which clients without one are turned away.
+const MAX_UNLOGGED_SESSIONS: usize = 10_000;
 /// Between log lines about a log that can't be written.
 const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -275,6 +277,14 @@ impl Committer {
                         && let Some(conn) = &job.conn
                     {
                         // A restart may find the write after all: no answer is the only true one.
+                        conn.close(false);
+                    }
+                    Planned::Refuse(ZkError::SystemError)
+                }
+                Planned::NewSession(..)
+                    if self.unlogged_sessions.len() >= MAX_UNLOGGED_SESSIONS =>
+                {
+                    if let Some(conn) = &job.conn {
                         conn.close(false);
                     }
                     Planned::Refuse(ZkError::SystemError)

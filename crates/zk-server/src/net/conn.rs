@@ -117,11 +117,13 @@ impl Conn {
         self.identity.read().clone()
     }
 
-    pub fn add_id(&self, scheme: &str, id: &str) {
+    /// False if the connection has too many ids.
+    pub fn add_id(&self, scheme: &str, id: &str) -> bool {
         let mut guard = self.identity.write();
         let mut identity = (**guard).clone();
-        identity.add(scheme, id);
+        let added = identity.add(scheme, id);
         *guard = Arc::new(identity);
+        added
     }
 
     /// The output, unless the connection is gone.

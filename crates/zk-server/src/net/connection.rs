@@ -17,9 +17,12 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until};
 
 /// A connection without a session is dropped after this long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// And one that does not take its last answer.
+const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_STEP: usize = 16 << 10;
 /// Buffers that a large message left are not kept.
 const KEEP_BUFFER: usize = 64 << 10;
@@ -106,7 +109,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, stream: TcpStrea
 
 impl ConnTask<'_> {
     async fn run(&mut self, stream: &TcpStream) -> Result<(), Ended> {
-        let deadline = tokio::time::Instant::now() + HANDSHAKE_TIMEOUT;
+        let mut deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+        let mut ending = false;
         loop {
             let step = self.handle_input()?;
             self.flush(stream)?;
@@ -118,6 +122,10 @@ impl ConnTask<'_> {
             }
             if end == End::Now || (end == End::AfterFlush && self.writing.is_empty()) {
                 return Ok(());
+            }
+            if end == End::AfterFlush && !ending {
+                ending = true;
+                deadline = Instant::now() + LAST_ANSWER_TIMEOUT;
             }
             // Writing may have made room for more answers.
             if step == Step::Handled || (step == Step::Held && !self.is_held()) {
@@ -143,7 +151,10 @@ impl ConnTask<'_> {
                     }
                 }
                 () = self.conn.wake.notified() => {}
-                () = tokio::time::sleep_until(deadline), if self.conn.session() == 0 => {
+                () = sleep_until(deadline), if ending => {
+                    return Err(Ended::Fault(format!("it did not take its last answer within {} s", LAST_ANSWER_TIMEOUT.as_secs())));
+                }
+                () = sleep_until(deadline), if !ending && self.conn.session() == 0 => {
                     self.shared.metrics.sessionless_connections_expired.fetch_add(1, Relaxed);
                     return Err(Ended::Fault(format!("no session was asked for within {} s", HANDSHAKE_TIMEOUT.as_secs())));
                 }
@@ -417,11 +428,10 @@ impl ConnTask<'_> {
             Ok(request) => match request.scheme.as_deref() {
                 Some("digest") => {
                     let id = acl::digest_id(request.auth.as_deref().unwrap_or_default());
-                    if self.shared.config.super_digest.as_deref() == Some(&id) {
-                        self.conn.add_id("super", "");
-                    }
-                    self.conn.add_id("digest", &id);
-                    Ok(())
+                    let is_super = self.shared.config.super_digest.as_deref() == Some(&id);
+                    let added = (!is_super || self.conn.add_id("super", ""))
+                        && self.conn.add_id("digest", &id);
+                    added.then_some(()).ok_or(ZkError::AuthFailed)
                 }
                 // The address is an id from the start.
                 Some("ip") => Ok(()),
@@ -436,9 +446,10 @@ impl ConnTask<'_> {
                 .and_then(|request| request.scheme)
                 .unwrap_or_default();
             tracing::warn!(
-                "client {} (session 0x{:x}) asks for authentication by {scheme:?}, which is not offered; it is closed",
+                "client {} (session 0x{:x}) asks for authentication by {scheme:?}, which is not offered, or for more than {} ids; it is closed",
                 self.conn.peer,
-                self.conn.session()
+                self.conn.session(),
+                acl::MAX_IDS
             );
             self.closing = true;
             self.conn.close(true);

@@ -101,9 +101,33 @@ impl DataDir {
             fs::remove_file(&file.path).map_err(io_error("remove", &file.path))?;
             removed.push(file.path.clone());
         }
+        let kept_from = logs.get(first_needed).map_or(0, |log| log.zxid);
+        for path in self.cut_tails(kept_from)? {
+            fs::remove_file(&path).map_err(io_error("remove", &path))?;
+            removed.push(path);
+        }
         Ok(removed)
     }
+
+    /// What was cut off logs that start before `zxid`.
+    fn cut_tails(&self, zxid: i64) -> Result<Vec<PathBuf>, StoreError> {
+        let is_older = |name: &str| {
+            let log = name.strip_prefix(CUT_PREFIX)?.split('-').next()?;
+            let first = u64::from_str_radix(log.strip_prefix("log.")?, 16).ok()?;
+            Some((first as i64) < zxid)
+        };
+        let entries =
+            fs::read_dir(&self.log_dir).map_err(io_error("list the directory", &self.log_dir))?;
+        Ok(entries
+            .flatten()
+            .filter(|entry| entry.file_name().to_str().and_then(is_older) == Some(true))
+            .map(|entry| entry.path())
+            .collect())
+    }
 }
+
+/// Before the name of a log in the name of the file that keeps what was cut off it.
+pub(crate) const CUT_PREFIX: &str = "cut-from-";
 
 /// Before the zxid of a snapshot while it is written: neither ZooKeeper nor we read such a file.
 pub(crate) const UNFINISHED_PREFIX: &str = "unfinished-snapshot-";
@@ -176,6 +200,8 @@ mod tests {
             "log.b",
             "log.21",
             "log.junk",
+            "cut-from-log.8-at-400",
+            "cut-from-log.21-at-400",
         ] {
             fs::write(dir.snap_dir.join(name), b"").unwrap();
         }
@@ -190,6 +216,8 @@ mod tests {
         assert_eq!(names(dir.snapshots().unwrap()), "a 20 30");
         // Snapshot a needs log b alone: it starts with the next transaction.
         assert_eq!(names(dir.logs().unwrap()), "b 21");
+        assert!(!dir.log_dir.join("cut-from-log.8-at-400").exists());
+        assert!(dir.log_dir.join("cut-from-log.21-at-400").exists());
         assert!(dir.purge(3).unwrap().is_empty());
         drop(dir);
         DataDir::open(&config).unwrap();

@@ -3,7 +3,7 @@
 //! The file grows in sparse steps as ZooKeeper's does, and its tail is zeroed a piece ahead of the writes, so that a commit changes
 //! no metadata and some room is left when the disk is full.
 
-use super::data_dir::sync_dir;
+use super::data_dir::{CUT_PREFIX, sync_dir};
 use super::{FORMAT_VERSION, LOG_HEADER_LEN, LOG_MAGIC, RECORD_END};
 use bytes::{BufMut, BytesMut};
 use gracchus_zk_proto::Jute;
@@ -306,7 +306,7 @@ fn keep_aside(file: &File, path: &Path, position: u64) {
         let used = tail.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
         tail.truncate(used);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let aside = path.with_file_name(format!("cut-from-{name}-at-{position}"));
+        let aside = path.with_file_name(format!("{CUT_PREFIX}{name}-at-{position}"));
         std::fs::write(&aside, &tail)?;
         io::Result::Ok(aside)
     };

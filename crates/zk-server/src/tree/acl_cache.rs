@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// The number that snapshots use for the implicit open list.
 pub const OPEN_KEY: i64 = -1;
 
+/// Lists that may be kept before the unused among them are looked for.
+const MIN_SWEEP: usize = 1024;
+
 /// All lists in use, numbered for snapshots from 1 on.
 #[derive(Debug)]
 pub struct AclCache {
@@ -16,6 +19,8 @@ pub struct AclCache {
     /// The list asked for last: runs of equal lists are the rule.
     last: Arc<AclList>,
     next_key: i64,
+    /// With as many lists unused ones are dropped, so that nodes whose lists change all the time don't fill the memory.
+    sweep_at: usize,
 }
 
 impl Default for AclCache {
@@ -26,6 +31,7 @@ impl Default for AclCache {
             open,
             by_entries: HashMap::new(),
             next_key: 1,
+            sweep_at: MIN_SWEEP,
         }
     }
 }
@@ -43,6 +49,10 @@ impl AclCache {
         let list = match self.by_entries.get(&entries) {
             Some(list) => list.clone(),
             None => {
+                if self.by_entries.len() >= self.sweep_at {
+                    self.drop_unused();
+                    self.sweep_at = MIN_SWEEP.max(2 * self.by_entries.len());
+                }
                 let list = Arc::new(AclList::new(self.next_key, entries.clone()));
                 self.next_key += 1;
                 self.by_entries.insert(entries, list.clone());
@@ -81,5 +91,34 @@ impl AclCache {
     /// A number that no list has.
     pub fn free_key(&self) -> i64 {
         self.next_key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gracchus_zk_proto::{Id, perms};
+
+    #[test]
+    fn lists_that_come_and_go_are_forgotten() {
+        let mut cache = AclCache::default();
+        let list = |n: usize| {
+            let id = Id {
+                scheme: "digest".into(),
+                id: format!("u{n}:x"),
+            };
+            vec![Acl {
+                perms: perms::ALL,
+                id,
+            }]
+        };
+        let kept: Vec<_> = (0..3000).map(|n| cache.intern(list(n))).collect();
+        for n in 3000..20_000 {
+            cache.intern(list(n));
+        }
+        assert!(cache.lists().len() < 3000 + 6000);
+        for (n, kept) in kept.iter().enumerate() {
+            assert!(Arc::ptr_eq(kept, &cache.intern(list(n))));
+        }
     }
 }
