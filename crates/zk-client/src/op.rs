@@ -108,17 +108,7 @@ impl Op {
                 Op::Multi(ops) => ops.iter().map(Op::size).sum(),
                 Op::AddAuth { scheme, auth } => scheme.len() + auth.len(),
                 Op::GetEphemerals { prefix } => prefix.len(),
-                Op::Delete { path, .. }
-                | Op::Exists { path, .. }
-                | Op::GetData { path, .. }
-                | Op::GetChildren { path, .. }
-                | Op::GetAcl { path }
-                | Op::Sync { path }
-                | Op::Check { path, .. }
-                | Op::AddWatch { path, .. }
-                | Op::RemoveWatches { path, .. }
-                | Op::GetAllChildrenNumber { path } => path.len(),
-                Op::WhoAmI => 0,
+                _ => self.path().len(),
             }
     }
 }

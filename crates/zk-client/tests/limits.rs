@@ -177,3 +177,28 @@ async fn an_owner_that_takes_no_events_stops_them() {
     }
     again.await.unwrap();
 }
+
+#[tokio::test]
+async fn an_answer_larger_than_allowed_fails_its_request_alone() {
+    let server = Server::start().await;
+    let mut config = server.config("");
+    config.max_frame = 100_000;
+    let (zk, mut events) = ZkClient::start(config);
+    let (mut peer, _) = server.attach(7, 30_000).await;
+    session(&mut events).await;
+    let asked: Vec<_> = (0..3).map(|_| zk.submit(get("/a", false))).collect();
+    for size in [10, 3_000_000, 99_000] {
+        let (xid, _) = peer.expect(OpCode::GetData).await;
+        let record = GetDataResponse {
+            data: Some(Bytes::from(vec![b'y'; size])),
+            stat: Stat::default(),
+        };
+        peer.reply(xid, 1, 0, &record.to_bytes()).await;
+    }
+    let mut results = Vec::new();
+    for reply in asked {
+        results.push(reply.await.result.map(|_| ()));
+    }
+    assert_eq!(results, [Ok(()), Err(ZkError::MarshallingError), Ok(())]);
+    assert!(events.try_recv().is_err(), "the connection stays");
+}

@@ -269,6 +269,27 @@ impl<T> SessionCore<T> {
         Ok(())
     }
 
+    /// The header of an answer that is too large to be held: its request fails. Says which one that is.
+    pub fn refuse_frame(
+        &mut self,
+        header: Bytes,
+        outputs: &mut Vec<Output<T>>,
+    ) -> Result<String, FrameError> {
+        let header = ReplyHeader::from_bytes(header)?;
+        let expected = self.in_flight.front().map(Waiting::xid);
+        if !self.established || expected != Some(header.xid) {
+            return Err(FrameError::Unasked(header.xid));
+        }
+        self.last_zxid = self.last_zxid.max(header.zxid);
+        Ok(match self.in_flight.pop_front() {
+            Some(Waiting::Caller { op, done, .. }) => {
+                outputs.push(failed(done, ZkError::MarshallingError));
+                format!("{:?} of {}", op.opcode(), op.path())
+            }
+            _ => "a request of its own".into(),
+        })
+    }
+
     fn handshake(
         &mut self,
         body: Bytes,

@@ -13,6 +13,11 @@ use tokio::time::{Instant, sleep_until};
 /// How long a close waits for the server.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
+/// An answer larger than allowed fails its request, and its bytes are read over; one beyond this is no answer of a sane server.
+const MAX_SKIPPED: usize = 256 << 20;
+/// Of a reply: xid, zxid, error.
+const HEADER: usize = 16;
+
 /// When something was heard or got rid of last.
 struct Times {
     heard: Instant,
@@ -20,10 +25,20 @@ struct Times {
     sent: Instant,
 }
 
+/// What has arrived and is no whole frame yet.
+struct Inbox {
+    bytes: BytesMut,
+    /// Bytes to come of an answer that is too large to be held.
+    skip: usize,
+}
+
 impl Session {
     pub(super) async fn serve(&mut self, stream: TcpStream) -> Ended {
         let (mut reader, mut writer) = stream.into_split();
-        let mut inbox = BytesMut::with_capacity(16 * 1024);
+        let mut inbox = Inbox {
+            bytes: BytesMut::with_capacity(16 * 1024),
+            skip: 0,
+        };
         let mut outbox = BytesMut::from(self.core.connect_frame().as_ref());
         let connected_at = Instant::now();
         self.last_heard = self.last_heard.max(connected_at - self.timeout);
@@ -39,7 +54,7 @@ impl Session {
             let wake = self.next_look(&times, outbox.is_empty());
             let wake = closing.as_ref().map_or(wake, |(_, until)| wake.min(*until));
             tokio::select! {
-                read = reader.read_buf(&mut inbox) => match read {
+                read = reader.read_buf(&mut inbox.bytes) => match read {
                     Ok(0) => return self.cut(closing, "closed by the server".into()),
                     Err(error) => return self.cut(closing, error.to_string()),
                     Ok(_) => {
@@ -150,24 +165,39 @@ impl Session {
     }
 
     /// Takes whole frames out of `inbox`; true when the session has ended.
-    fn take_frames(&mut self, inbox: &mut BytesMut, outbox: &mut BytesMut) -> Result<bool, String> {
-        while let Some(length) = inbox.first_chunk::<4>() {
+    fn take_frames(&mut self, inbox: &mut Inbox, outbox: &mut BytesMut) -> Result<bool, String> {
+        let limit = self.config.max_frame;
+        loop {
+            let skipped = inbox.skip.min(inbox.bytes.len());
+            inbox.bytes.advance(skipped);
+            inbox.skip -= skipped;
+            let Some(length) = inbox.bytes.first_chunk::<4>() else {
+                return Ok(false);
+            };
             let length = i32::from_be_bytes(*length);
-            let limit = self.config.max_frame;
-            let size = usize::try_from(length)
-                .ok()
-                .filter(|n| *n <= limit)
-                .ok_or_else(|| {
-                    format!("a frame of {length} bytes, more than jute.maxbuffer ({limit}) allows")
-                })?;
-            if inbox.len() < 4 + size {
-                inbox.reserve(4 + size - inbox.len());
-                break;
+            let size = usize::try_from(length).ok().filter(|n| *n <= MAX_SKIPPED);
+            let size = size.ok_or_else(|| format!("a frame of {length} bytes"))?;
+            // Of an answer that is too large the header says whose it is.
+            let taken = if size <= limit { size } else { HEADER };
+            if inbox.bytes.len() < 4 + taken {
+                inbox.bytes.reserve(4 + taken - inbox.bytes.len());
+                return Ok(false);
             }
-            inbox.advance(4);
-            let body: Bytes = inbox.split_to(size).freeze();
+            inbox.bytes.advance(4);
+            let body: Bytes = inbox.bytes.split_to(taken).freeze();
+            inbox.skip = size - taken;
             let mut outputs = Vec::new();
-            let result = self.core.frame(body, outbox, &mut outputs);
+            let result = if size <= limit {
+                self.core.frame(body, outbox, &mut outputs)
+            } else {
+                let refused = self.core.refuse_frame(body, &mut outputs);
+                refused.map(|what| {
+                    tracing::warn!(
+                        "{}: ZooKeeper's answer to {what} has {size} bytes; {limit} are allowed (jute.maxbuffer), so the request fails",
+                        self.config.name
+                    );
+                })
+            };
             if self.carry_out(outputs) {
                 return Ok(true);
             }
@@ -176,6 +206,5 @@ impl Session {
                 return Err(format!("{MAX_EVENTS} events of watches are not taken"));
             }
         }
-        Ok(false)
     }
 }
