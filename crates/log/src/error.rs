@@ -38,6 +38,9 @@ pub enum LogError {
     Deleted { dir: PathBuf },
     #[error("no log directory is online")]
     NoDirOnline,
+    /// A segment's offsets do not fit in its index; it is split when the log is opened.
+    #[error("{} holds offsets too far from its first one", path.display())]
+    OffsetOverflow { path: PathBuf, base: i64 },
     /// The loading was told to stop.
     #[error("the loading of the logs was stopped")]
     Stopped,
@@ -124,6 +127,7 @@ impl LogError {
             | Self::Corrupt { .. }
             | Self::Offline { .. }
             | Self::NoDirOnline
+            | Self::OffsetOverflow { .. }
             | Self::Stopped => ErrorCode::KafkaStorageError,
             Self::Deleted { .. } => ErrorCode::NotLeaderOrFollower,
             Self::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,

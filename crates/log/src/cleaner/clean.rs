@@ -16,7 +16,6 @@ use gracchus_record::{Entry, RecordError};
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// What a cleaning did.
 #[derive(Debug, Clone, Copy, Default)]
@@ -244,7 +243,8 @@ impl Group<'_> {
         cleaned.add_aborts(&transactions.take_kept())?;
         cleaned.seal(self.log_config)?;
         cleaned.flush(self.log_config)?;
-        keep_times(&cleaned, last.last_modified_ms)?;
+        // Retention goes by the time of the last ones it was made from.
+        cleaned.set_modified(last.last_modified_ms)?;
         let serials: Vec<u64> = sources.iter().map(|s| s.serial).collect();
         self.log.lock().swap_in(cleaned, &serials, self.now_ms)?;
         disk::sync_if_exists(self.dir).map_err(CleanError::Log)
@@ -286,16 +286,4 @@ impl Piece {
         cleaned.append(&mut slices, span, config)?;
         Ok(span.bytes)
     }
-}
-
-/// The cleaned files keep the time of the last ones they were made from: retention goes by it.
-fn keep_times(segment: &Segment, ms: i64) -> Result<(), LogError> {
-    let time = UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    for kind in [FileKind::Log, FileKind::OffsetIndex, FileKind::TimeIndex] {
-        let path = segment.path(kind);
-        disk::open(&path, false)?
-            .set_modified(time)
-            .map_err(|e| LogError::io("set the time of", &path, e))?;
-    }
-    Ok(())
 }

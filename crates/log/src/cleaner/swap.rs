@@ -1,30 +1,9 @@
 //! Putting a cleaned segment in the place of those it was made from, so that a crash at any step is either undone or
 //! finished at the next start (`partition::open`): rename to `.swap`, rename the old ones to `.deleted`, drop `.swap`.
 
-use crate::disk;
 use crate::error::LogError;
-use crate::naming::{FileKind, segment_file_with};
 use crate::partition::PartitionLog;
 use crate::segment::Segment;
-use std::path::PathBuf;
-
-/// The renames that make a cleaned segment ready; the log file first, for then the segment counts as complete.
-pub(crate) fn renames(
-    dir: &std::path::Path,
-    base: i64,
-    from: &str,
-    to: &str,
-) -> Vec<(PathBuf, PathBuf)> {
-    FileKind::SEGMENT
-        .into_iter()
-        .map(|kind| {
-            (
-                segment_file_with(dir, base, kind, from),
-                segment_file_with(dir, base, kind, to),
-            )
-        })
-        .collect()
-}
 
 impl PartitionLog {
     /// Swaps `cleaned` (its files complete, on the device and named `.cleaned`) in for the segments with these serials. An
@@ -51,14 +30,10 @@ impl PartitionLog {
             )));
         };
         self.check_online()?;
-        let dir = self.dir().to_path_buf();
-        for (from, to) in renames(&dir, base, ".cleaned", ".swap") {
-            disk::rename_if_exists(&from, &to)?;
-        }
+        cleaned.rename(".swap")?;
         let all = self.segments_mut();
         let mut rest = all.split_off(at);
         let newer = rest.split_off(serials.len());
-        cleaned.set_suffix("");
         all.push(cleaned);
         for segment in newer {
             all.push(segment);
@@ -66,9 +41,9 @@ impl PartitionLog {
         let upper = self.segments_mut().get(at + 1).map(Segment::base_offset);
         self.forget_positions_below(upper.unwrap_or(i64::MAX));
         self.discard_but(rest, Some(base), now_ms)?;
-        for (from, to) in renames(&dir, base, ".swap", "") {
-            disk::rename_if_exists(&from, &to)?;
+        match self.segments_mut().get_mut(at) {
+            Some(cleaned) => cleaned.rename(""),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

@@ -371,7 +371,9 @@ impl PartitionLog {
             None => true,
         };
         if roll {
-            self.roll(now_ms)?;
+            // A follower of a compacted log may meet a gap that no index spans.
+            let least = span.last_offset.saturating_sub(i64::from(i32::MAX));
+            self.roll_at(self.log_end.max(least), now_ms)?;
         }
         Ok(())
     }

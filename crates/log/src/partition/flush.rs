@@ -109,8 +109,12 @@ impl FlushTask {
 impl PartitionLog {
     /// Begins a new segment now; its base offset. Nothing happens if the active one is empty.
     pub fn roll(&mut self, now_ms: i64) -> Result<i64, LogError> {
+        self.roll_at(self.log_end, now_ms)
+    }
+
+    /// As `roll`, the new segment beginning at the log's end or, for a batch that is far beyond it, later.
+    pub(super) fn roll_at(&mut self, base: i64, now_ms: i64) -> Result<i64, LogError> {
         self.check_online()?;
-        let base = self.log_end;
         let config = self.config.clone();
         if let Some(active) = self.segments.last_mut() {
             if active.base_offset() == base && active.size() == 0 {

@@ -136,11 +136,13 @@ pub(super) fn finish_swaps(dir: &Path) -> Result<(), LogError> {
             disk::remove_if_exists(path)?;
         }
     }
+    // From the first to the last: after a crash in between, those left are a range again without those done.
+    valid.sort();
     for (base, kind, path) in &valid {
         disk::rename_if_exists(path, &segment_file(dir, *base, *kind))?;
     }
     tracing::info!(
-        "{}: an interrupted compaction was {}",
+        "{}: an interrupted swap of segments was {}",
         dir.display(),
         if valid.is_empty() {
             "undone"

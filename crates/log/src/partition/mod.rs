@@ -9,6 +9,7 @@ mod open;
 mod read;
 pub(crate) mod recovery;
 mod retention;
+mod split;
 mod truncate;
 
 pub use flush::FlushTask;

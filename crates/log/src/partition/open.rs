@@ -3,6 +3,7 @@
 use super::flush::Names;
 use super::listing::{Listing, finish_swaps};
 use super::recovery::{Unwatched, Watch};
+use super::split::split;
 use super::{LogEnvironment, PartitionLog, rules};
 use crate::config::LogConfig;
 use crate::disk;
@@ -11,7 +12,7 @@ use crate::error::LogError;
 use crate::identity;
 use crate::naming::{FileKind, TopicPartition, segment_file};
 use crate::producer::ProducerState;
-use crate::segment::{Segment, SegmentList};
+use crate::segment::{Segment, SegmentList, fits_in_index};
 use crate::tail::Tail;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -64,9 +65,29 @@ impl PartitionLog {
             finish_swaps(&dir)?;
             listing = Listing::read(&dir)?;
         }
-        let mut log = Self {
-            rules: Box::new(rules(&partition, &options.config)),
-            partition,
+        loop {
+            let mut log = Self::unloaded(&dir, &partition, &options, &listing);
+            match log.load(&listing, &options, watch) {
+                Ok(()) => return Ok(log),
+                // Of the many segments that it becomes none is met again here.
+                Err(LogError::OffsetOverflow { base, .. }) => {
+                    split(&dir, base, &options.config, options.now_ms)?;
+                    listing = Listing::read(&dir)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn unloaded(
+        dir: &Arc<Path>,
+        partition: &TopicPartition,
+        options: &OpenOptions,
+        listing: &Listing,
+    ) -> Self {
+        Self {
+            rules: Box::new(rules(partition, &options.config)),
+            partition: partition.clone(),
             topic_id: None,
             segments: SegmentList::default(),
             log_start: options.log_start,
@@ -91,12 +112,10 @@ impl PartitionLog {
             truncated_to: None,
             deleted_dir: false,
             offline: options.offline.clone(),
-            dir,
+            dir: dir.clone(),
             config: options.config.clone(),
             env: options.env.clone(),
-        };
-        log.load(&listing, &options, watch)?;
-        Ok(log)
+        }
     }
 
     fn load(
@@ -139,6 +158,7 @@ impl PartitionLog {
         }
         let damaged = self.load_segments(listing, options)?;
         let followed_to_end = self.recover(&damaged, options, watch)?;
+        self.check_offsets_fit()?;
         if epochs_lost {
             self.epochs_from_headers()?;
         }
@@ -151,6 +171,22 @@ impl PartitionLog {
         // Thousands of logs may be loaded before the first is used.
         for segment in self.segments.iter_mut() {
             segment.close_file();
+        }
+        Ok(())
+    }
+
+    /// Finds a segment with offsets that do not fit in its index among those that were not recovered.
+    fn check_offsets_fit(&mut self) -> Result<(), LogError> {
+        let bases = self.segments.bases();
+        for (segment, next) in self.segments.iter_mut().zip(bases.into_iter().skip(1)) {
+            let base = segment.base_offset();
+            if !fits_in_index(base, next - 1)
+                && segment.size() > 0
+                && !fits_in_index(base, segment.next_offset()? - 1)
+            {
+                let path = segment.path(FileKind::Log);
+                return Err(LogError::OffsetOverflow { path, base });
+            }
         }
         Ok(())
     }
@@ -186,7 +222,14 @@ impl PartitionLog {
     /// The log's end, its start, and an active segment.
     fn find_ends(&mut self, options: &OpenOptions) -> Result<(), LogError> {
         let mut end = match self.segments.last_mut() {
-            Some(last) => Some(last.next_offset()?),
+            Some(last) => {
+                let (next, base) = (last.next_offset()?, last.base_offset());
+                if last.size() > 0 && !fits_in_index(base, next - 1) {
+                    let path = last.path(FileKind::Log);
+                    return Err(LogError::OffsetOverflow { path, base });
+                }
+                Some(next)
+            }
             None => None,
         };
         if let Some(found) = end

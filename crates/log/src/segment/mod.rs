@@ -20,6 +20,7 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Blocks are reserved ahead in steps between these, growing with the traffic.
 const RESERVE_LEAST: u64 = 1 << 20;
@@ -65,6 +66,11 @@ pub struct AppendSpan {
     pub max_timestamp: i64,
     pub max_timestamp_offset: i64,
     pub bytes: u64,
+}
+
+/// Whether an offset fits in the indexes of a segment that begins at `base`.
+pub(crate) fn fits_in_index(base: i64, offset: i64) -> bool {
+    (0..=i64::from(i32::MAX)).contains(&offset.saturating_sub(base))
 }
 
 fn next_serial() -> u64 {
@@ -169,8 +175,26 @@ impl Segment {
         self.serial
     }
 
-    pub(crate) fn set_suffix(&mut self, suffix: &'static str) {
+    /// Renames the files; the log file first, for with it the segment counts as complete.
+    pub(crate) fn rename(&mut self, suffix: &'static str) -> Result<(), LogError> {
+        for kind in FileKind::SEGMENT {
+            let to = segment_file_with(&self.dir, self.base_offset, kind, suffix);
+            disk::rename_if_exists(&self.path(kind), &to)?;
+        }
         self.suffix = suffix;
+        Ok(())
+    }
+
+    /// Dates the files as those that they were made from.
+    pub(crate) fn set_modified(&self, ms: i64) -> Result<(), LogError> {
+        let time = UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+        for kind in [FileKind::Log, FileKind::OffsetIndex, FileKind::TimeIndex] {
+            let path = self.path(kind);
+            disk::open(&path, false)?
+                .set_modified(time)
+                .map_err(|e| LogError::io("set the time of", &path, e))?;
+        }
+        Ok(())
     }
 
     /// Entries of the offset and the time index.
@@ -379,12 +403,13 @@ impl Segment {
         config: &LogConfig,
         now_ms: i64,
     ) -> Result<bool, LogError> {
-        let relative = span.last_offset.saturating_sub(self.base_offset);
-        if self.size.saturating_add(span.bytes) > u64::from(config.segment_bytes)
-            || !(0..=i64::from(i32::MAX)).contains(&relative)
-        {
-            // Even an empty segment, if the offset does not fit; a batch larger than a segment was refused before.
-            return Ok(self.size > 0 || !(0..=i64::from(i32::MAX)).contains(&relative));
+        // Even an empty segment, if the offset does not fit.
+        if !fits_in_index(self.base_offset, span.last_offset) {
+            return Ok(true);
+        }
+        if self.size.saturating_add(span.bytes) > u64::from(config.segment_bytes) {
+            // A batch larger than a segment was refused before.
+            return Ok(self.size > 0);
         }
         if self.size == 0 {
             return Ok(false);

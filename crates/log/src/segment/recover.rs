@@ -1,6 +1,6 @@
 //! Recovery of a segment: every batch is checked, what follows the first bad one is cut, the indexes are made anew.
 
-use super::{BatchScan, HeaderScan, Segment};
+use super::{BatchScan, HeaderScan, Segment, fits_in_index};
 use crate::config::LogConfig;
 use crate::error::LogError;
 use crate::index::{AbortedEntry, OffsetIndex, OffsetPosition, TimeEntry, TimeIndex, TxnIndex};
@@ -132,10 +132,12 @@ impl Segment {
                 break;
             }
             let last = entry.last_offset();
-            let fits = (0..=i64::from(i32::MAX)).contains(&last.saturating_sub(base));
-            if !fits || last < next_offset || last == i64::MAX {
+            if last < next_offset || last == i64::MAX {
                 why = Some(format!("offset {last} does not belong here"));
                 break;
+            }
+            if !fits_in_index(base, last) {
+                return Err(LogError::OffsetOverflow { path: log, base });
             }
             if entry.max_timestamp() > newest.timestamp {
                 newest = TimeEntry {
