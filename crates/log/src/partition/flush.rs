@@ -244,6 +244,7 @@ impl PartitionLog {
             segment.close_file();
         }
         self.tail.clear();
+        self.readers.forget();
         Ok(())
     }
 }

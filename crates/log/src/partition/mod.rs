@@ -7,6 +7,7 @@ mod flush;
 pub(crate) mod listing;
 mod open;
 mod read;
+mod readers;
 pub(crate) mod recovery;
 mod retention;
 mod split;
@@ -186,6 +187,7 @@ pub struct PartitionLog {
     epochs: LeaderEpochCache,
     producers: ProducerState,
     tail: Tail,
+    readers: readers::Readers,
     deleted: Vec<retention::DeletedFiles>,
     /// Counts truncations, so that a flush or a cleaning that began before one does not count.
     truncations: u64,
@@ -265,6 +267,7 @@ impl PartitionLog {
     pub(crate) fn mark_deleted(&mut self) {
         self.deleted_dir = true;
         self.tail.clear();
+        self.readers.forget();
     }
 
     /// Deleted, or its log directory offline.
@@ -438,6 +441,7 @@ impl PartitionLog {
     /// Compaction moved what lies below `offset`.
     pub(crate) fn forget_positions_below(&mut self, offset: i64) {
         self.tail.drop_before(offset);
+        self.readers.forget();
         if self.high_watermark < offset {
             self.high_watermark_at = None;
         }
@@ -451,6 +455,7 @@ impl PartitionLog {
     /// Closes files and empties the tail if nobody used them since the last call.
     pub fn release_idle(&mut self) {
         self.tail.clear_idle();
+        self.readers.forget();
         for segment in self.segments.iter_mut() {
             segment.close_idle();
         }

@@ -107,6 +107,7 @@ impl PartitionLog {
                 listing.snapshots.clone(),
             ),
             tail: Tail::new(options.env.tail.clone()),
+            readers: super::readers::Readers::default(),
             deleted: Vec::new(),
             truncations: 0,
             truncated_to: None,

@@ -1,8 +1,9 @@
 //! Reading: the hot tail from memory, the rest as regions of files.
 
+use super::readers::SMALL_READ;
 use super::{AbortedTxn, FetchData, LogPosition, PartitionLog, ReadLimit, TimestampOffset};
 use crate::error::LogError;
-use crate::segment::Segment;
+use crate::segment::{Segment, last_whole_batch};
 use gracchus_kafka_proto::{FileRegion, RecordsPart};
 
 impl PartitionLog {
@@ -72,33 +73,51 @@ impl PartitionLog {
             if segment.base_offset() > end.segment_base {
                 break;
             }
-            let Some(spot) = segment.find(offset)? else {
-                continue; // compacted away up to the segment's end: the next one has it
-            };
-            data.start = LogPosition {
-                offset,
-                segment_base: segment.base_offset(),
-                position: spot.position,
-            };
-            let stop = if segment.base_offset() == end.segment_base {
+            let segment_base = segment.base_offset();
+            let stop = if segment_base == end.segment_base {
                 u64::from(end.position)
             } else {
                 segment.size()
             };
-            let room = stop.saturating_sub(spot.position.into());
-            let wanted = if min_one {
-                u64::from(max_bytes.max(spot.size))
-            } else {
-                max_bytes.into()
+            let known = self.readers.position(offset, segment_base);
+            let (position, size) = match known.filter(|p| u64::from(*p) < stop) {
+                Some(position) => (position, None),
+                None => match segment.find(offset)? {
+                    Some(spot) => (spot.position, Some(spot.size.into())),
+                    None => continue, // compacted away up to the segment's end: the next one has it
+                },
             };
-            let len = room.min(wanted);
-            if len > 0 {
-                data.bytes = len;
+            data.start = LogPosition {
+                offset,
+                segment_base,
+                position,
+            };
+            let room = stop.saturating_sub(position.into());
+            let mut wanted = u64::from(max_bytes);
+            if min_one && wanted < room {
+                let first = match size {
+                    Some(size) => size,
+                    None => segment.batch_size_at(position)?,
+                };
+                wanted = wanted.max(first);
+            }
+            data.bytes = room.min(wanted);
+            if data.bytes > SMALL_READ {
                 data.parts.push(RecordsPart::File(FileRegion {
                     file: segment.file()?,
-                    offset: spot.position.into(),
-                    len,
+                    offset: position.into(),
+                    len: data.bytes,
                 }));
+            } else if data.bytes > 0 {
+                let bytes = segment.read_at(position, data.bytes)?;
+                if let Some((last_offset, size)) = last_whole_batch(&bytes) {
+                    self.readers.note(LogPosition {
+                        offset: last_offset + 1,
+                        segment_base,
+                        position: position.saturating_add(size),
+                    });
+                }
+                data.parts.push(RecordsPart::Bytes(bytes));
             }
             return Ok(());
         }

@@ -24,6 +24,7 @@ impl PartitionLog {
         let keep = self.segments.floor(offset).map_or(0, |at| at + 1);
         let gone = self.segments.split_off(keep);
         self.tail.truncate(offset);
+        self.readers.forget();
         // From here on the log ends at `offset`, whatever fails: a second try goes on.
         self.log_end = offset;
         self.high_watermark = self.high_watermark.min(offset);
@@ -50,6 +51,7 @@ impl PartitionLog {
         self.note_truncation(offset);
         let gone = self.segments.split_off(0);
         self.tail.clear();
+        self.readers.forget();
         self.discard(gone, now_ms)?;
         let segment = Segment::create(&self.dir, offset, &self.config, now_ms)?;
         self.segments.push(segment);

@@ -1,10 +1,13 @@
 //! Finding things in a segment: offsets, timestamps, its end.
 
 use super::{BatchScan, BatchSpot, HeaderScan, Segment};
+use crate::disk;
 use crate::error::LogError;
 use crate::index::{AbortedEntry, TimeEntry, TxnIndex};
 use crate::naming::FileKind;
 use crate::partition::TimestampOffset;
+use bytes::{Bytes, BytesMut};
+use gracchus_record::entry::{PREFIX_SIZE, Prefix};
 
 /// Most plain bytes of a compressed batch that is looked into.
 pub(crate) const DECOMPRESS_LIMIT: usize = 256 << 20;
@@ -38,6 +41,22 @@ impl Segment {
             }
             Found::NoBatch => Ok(None),
         }
+    }
+
+    /// Bytes of the file; fewer than `len` if it ends before.
+    pub fn read_at(&mut self, position: u32, len: u64) -> Result<Bytes, LogError> {
+        let file = self.file()?;
+        let mut bytes = BytesMut::zeroed(usize::try_from(len).unwrap_or(usize::MAX));
+        let got = disk::read_at_most(&file, &mut bytes, position.into())
+            .map_err(|e| LogError::io("read", &self.path(FileKind::Log), e))?;
+        bytes.truncate(got);
+        Ok(bytes.freeze())
+    }
+
+    /// The size of the batch that begins at `position`; 0 if none does.
+    pub fn batch_size_at(&mut self, position: u32) -> Result<u64, LogError> {
+        let head = self.read_at(position, PREFIX_SIZE as u64)?;
+        Ok(Prefix::parse(&head).map_or(0, |prefix| prefix.size as u64))
     }
 
     fn scan_for(&mut self, offset: i64, start: u64) -> Result<Found, LogError> {

@@ -9,6 +9,7 @@ mod scan;
 pub use list::SegmentList;
 pub(crate) use lookup::DECOMPRESS_LIMIT;
 pub use recover::{Recovered, Resume};
+pub(crate) use scan::last_whole_batch;
 pub use scan::{BatchScan, BatchSpot, HeaderScan};
 
 use crate::config::LogConfig;

@@ -94,6 +94,20 @@ impl<'a> HeaderScan<'a> {
     }
 }
 
+/// The last offset of the last whole batch of `bytes`, which begin with a batch, and where it ends.
+pub(crate) fn last_whole_batch(bytes: &[u8]) -> Option<(i64, u32)> {
+    let mut end = 0u32;
+    let mut last = None;
+    while let Some(rest) = bytes.get(end as usize..)
+        && let Some(spot) = Prefix::parse(rest).ok().and_then(|p| spot(p, rest, 0))
+        && spot.size as usize <= rest.len()
+    {
+        end += spot.size;
+        last = Some((spot.last_offset, end));
+    }
+    last
+}
+
 fn spot(prefix: Prefix, head: &[u8], position: u64) -> Option<BatchSpot> {
     let position = u32::try_from(position).ok()?;
     let size = u32::try_from(prefix.size).ok()?;
