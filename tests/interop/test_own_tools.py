@@ -2,6 +2,7 @@
 side by side with Apache Kafka 3.9.2's where those are on this machine."""
 
 import json
+import re
 import signal
 import subprocess
 
@@ -24,7 +25,8 @@ def own(cluster):
 @pytest.fixture
 def both(cluster, own):
     """Runs a tool of each kind with the same arguments and compares what they print, as sets of lines."""
-    java = {"topics": "kafka-topics", "groups": "kafka-consumer-groups", "configs": "kafka-configs"}
+    java = {"topics": "kafka-topics", "groups": "kafka-consumer-groups", "configs": "kafka-configs", "offsets": "kafka-get-offsets",
+            "log-dirs": "kafka-log-dirs", "api-versions": "kafka-broker-api-versions", "delete-records": "kafka-delete-records"}
 
     def call(tool, *args, same=True):
         ours = own(tool, *args, check=False)
@@ -136,6 +138,67 @@ def test_committed_offsets_shown_from_the_internal_topic(own, topic):
 def test_a_closed_port_is_told(own):
     done = subprocess.run([BINARY, "topics", "--bootstrap-server", "nonsense", "--list"], capture_output=True, text=True)
     assert done.returncode == 1 and "host:port" in done.stderr
+
+
+def test_offsets_as_kafkas_tool_prints_them(own, both, topic):
+    for name, partitions in ((topic, 12), (topic + "-2", 1)):
+        own("topics", "--create", "--topic", name, "--partitions", str(partitions))
+        own("produce", "--topic", name, input="".join(f"{i}\n" for i in range(20)))
+    shown = both("offsets", "--topic", topic)
+    assert [line.split(":")[1] for line in shown.splitlines()] == sorted(map(str, range(12)))
+    assert sum(int(line.rsplit(":", 1)[1]) for line in shown.splitlines()) == 20
+    both("offsets", "--topic-partitions", f"{topic}:3-5,{topic}-2,:11-", "--time", "earliest")
+    both("offsets", "--topic", topic + ".*", "--partitions", "0,7", "--time", "-3")
+    both("offsets", "--topic", topic, "--time", "99999999999999")
+    both("offsets", "--topic", topic + "-none")
+    both("offsets", "--topic", topic, "--time", "soon")
+
+
+def test_records_deleted_and_log_dirs_as_kafkas_tools_print_them(own, both, topic, tmp_path):
+    own("topics", "--create", "--topic", topic, "--partitions", "2")
+    own("topics", "--create", "--topic", topic + "-2")
+    own("produce", "--topic", topic, "--property", "parse.key=true", "--property", "key.separator=:",
+        input="".join(f"{i}:\n" for i in range(40)))
+    file = tmp_path / "offsets.json"
+    parts = [{"topic": topic, "partition": 0, "offset": 1}, {"topic": topic, "partition": 1, "offset": -1},
+             {"topic": topic + "-2", "partition": 0, "offset": 1}]
+    file.write_text(json.dumps({"partitions": parts, "version": 1}))
+    shown = both("delete-records", "--offset-json-file", str(file))
+    assert f"partition: {topic}-0\tlow_watermark: 1" in shown and "OffsetOutOfRangeException" in shown
+    # one unknown topic keeps nobody else's records; Kafka's tool waits a minute for it
+    file.write_text(json.dumps({"partitions": [{"topic": topic + "-none", "partition": 0, "offset": 1}, parts[0]]}))
+    shown = own("delete-records", "--offset-json-file", str(file)).stdout
+    assert f"partition: {topic}-0\tlow_watermark: 1" in shown and f"partition: {topic}-none-0\terror: " in shown
+    file.write_text(json.dumps({"partitions": [parts[0], parts[0]]}))
+    both("delete-records", "--offset-json-file", str(file))
+
+    dirs = [json.loads(run("log-dirs", "--describe", "--topic-list", topic).splitlines()[-1]) for run in
+            (lambda *a: own(*a).stdout, lambda *a: both(*a, same=False))]
+    assert dirs[0]["brokers"][0]["logDirs"][0]["partitions"][0]["partition"] == f"{topic}-0"
+    both("log-dirs", "--describe", "--topic-list", topic + "-none")
+    both("log-dirs", "--describe", "--broker-list", "0,7")
+
+
+def test_api_versions_as_kafkas_tool_prints_them(both):
+    assert "\tProduce(0): 0 to 11 [usable: 11],\n" in both("api-versions")
+
+
+def test_perf_tools_print_as_kafkas(own, cluster, topic):
+    sent = subprocess.run([BINARY, "producer-perf", "--topic", topic, "--num-records", "2000", "--record-size", "100", "--throughput", "-1",
+                           "--producer-props", f"bootstrap.servers={cluster.bootstrap}", "acks=1"], capture_output=True, text=True, timeout=120)
+    line = (r"2000 records sent, [\d.]+ records/sec \([\d.]+ MB/sec\), [\d.]+ ms avg latency, [\d.]+ ms max latency"
+            r", \d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99.9th\.\n")
+    assert re.fullmatch(line, sent.stdout), sent
+    theirs = kafka_tool("kafka-producer-perf-test", "--topic", topic, "--num-records", "2000", "--record-size", "100", "--throughput", "-1",
+                        "--producer-props", f"bootstrap.servers={cluster.bootstrap}", "acks=1").stdout
+    assert re.fullmatch(line, theirs), theirs
+    # the rest differs by the time it took
+    columns = lambda text: (text.splitlines()[0], re.sub(r"\d", "9", text.splitlines()[1].split(", ")[0]), text.splitlines()[1].split(", ")[2::2][:2])
+    ours = own("consumer-perf", "--topic", topic, "--messages", "4000").stdout
+    theirs = kafka_tool("kafka-consumer-perf-test", "--bootstrap-server", cluster.bootstrap, "--topic", topic, "--messages", "4000").stdout
+    assert columns(ours) == columns(theirs) and "0.3815, " in ours and ", 4000, " in ours
+    short = own("consumer-perf", "--topic", topic, "--group", "past", "--messages", "4001", "--timeout", "4000", "--hide-header").stdout
+    assert short.startswith("WARNING: Exiting before consuming the expected number of messages: timeout (4000 ms) exceeded. You can use ")
 
 
 # far more than any test waits: only the tool's own limit can end it

@@ -21,6 +21,10 @@ pub enum OffsetSpec {
     Earliest,
     /// Of the record with the largest timestamp (KIP-734).
     MaxTimestamp,
+    /// First one that is on the broker's own disk (KIP-405).
+    EarliestLocal,
+    /// Last one that is in the remote tier (KIP-1005).
+    LatestTiered,
     /// First one at or after a time (ms).
     AtOrAfter(i64),
 }
@@ -31,6 +35,8 @@ impl OffsetSpec {
             OffsetSpec::Latest => -1,
             OffsetSpec::Earliest => -2,
             OffsetSpec::MaxTimestamp => -3,
+            OffsetSpec::EarliestLocal => -4,
+            OffsetSpec::LatestTiered => -5,
             OffsetSpec::AtOrAfter(ms) => ms,
         }
     }

@@ -271,10 +271,18 @@ impl Admin {
         &self,
         before: &[(TopicPartition, i64)],
     ) -> Result<Each<TopicPartition, i64>, ClientError> {
-        let partitions: Vec<_> = before.iter().map(|(tp, _)| tp.clone()).collect();
         let offsets: BTreeMap<_, _> = before.iter().cloned().collect();
         let mut out = Vec::new();
-        for (broker, partitions) in self.cluster.by_leader(&partitions).await? {
+        let mut by_leader: BTreeMap<i32, Vec<TopicPartition>> = BTreeMap::new();
+        for tp in offsets.keys() {
+            // one that does not exist fails alone
+            match self.cluster.leader(tp).await {
+                Ok(leader) => by_leader.entry(leader.broker).or_default().push(tp.clone()),
+                Err(e) if e.code().is_some() => out.push((tp.clone(), Err(e))),
+                Err(e) => return Err(e),
+            }
+        }
+        for (broker, partitions) in by_leader {
             let mut topics: BTreeMap<String, Vec<DeleteRecordsPartition>> = BTreeMap::new();
             for tp in &partitions {
                 topics

@@ -44,6 +44,18 @@ enum Command {
     Consume,
     /// Prints log segments, as kafka-dump-log.sh
     DumpLog,
+    /// Offsets of partitions, as kafka-get-offsets.sh
+    Offsets,
+    /// Deletes the oldest records, as kafka-delete-records.sh
+    DeleteRecords,
+    /// What the log directories hold, as kafka-log-dirs.sh
+    LogDirs,
+    /// APIs and versions of the brokers, as kafka-broker-api-versions.sh
+    ApiVersions,
+    /// Sends records and measures, as kafka-producer-perf-test.sh
+    ProducerPerf,
+    /// Reads records and measures, as kafka-consumer-perf-test.sh
+    ConsumerPerf,
 }
 
 #[derive(Debug, Args)]

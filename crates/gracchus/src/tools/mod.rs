@@ -1,12 +1,18 @@
-//! The `kafka-*.sh` tools, by the names `topics`, `groups`, `configs`, `produce`, `consume`, `dump-log`. Flags, output
-//! and exit codes are those of Kafka 3.9's tools, so that scripts which call those go on working.
+//! The `kafka-*.sh` tools, by the names in [`TOOLS`]. Flags, output and exit codes are those of Kafka 3.9's tools, so that scripts which call those go on working.
 
+mod api_versions;
 mod arguments;
 mod configs;
 mod consume;
+mod consumer_perf;
+mod delete_records;
 mod dump_log;
 mod groups;
+mod log_dirs;
+mod offsets;
 mod produce;
+mod producer_perf;
+mod producer_settings;
 mod stored;
 mod topics;
 
@@ -41,6 +47,22 @@ impl Failure {
     }
 }
 
+/// Their names.
+pub const TOOLS: &[&str] = &[
+    "topics",
+    "groups",
+    "configs",
+    "produce",
+    "consume",
+    "dump-log",
+    "offsets",
+    "delete-records",
+    "log-dirs",
+    "api-versions",
+    "producer-perf",
+    "consumer-perf",
+];
+
 /// Runs the tool of that name; None if there is none.
 pub fn run(name: &str, arguments: &[String]) -> Option<ExitCode> {
     let runtime = || {
@@ -48,11 +70,7 @@ pub fn run(name: &str, arguments: &[String]) -> Option<ExitCode> {
             .enable_all()
             .build()
     };
-    if ![
-        "topics", "groups", "configs", "produce", "consume", "dump-log",
-    ]
-    .contains(&name)
-    {
+    if !TOOLS.contains(&name) {
         return None;
     }
     let runtime = match runtime() {
@@ -69,6 +87,12 @@ pub fn run(name: &str, arguments: &[String]) -> Option<ExitCode> {
             "configs" => configs::run(arguments).await,
             "produce" => produce::run(arguments).await,
             "consume" => consume::run(arguments).await,
+            "offsets" => offsets::run(arguments).await,
+            "delete-records" => delete_records::run(arguments).await,
+            "log-dirs" => log_dirs::run(arguments).await,
+            "api-versions" => api_versions::run(arguments).await,
+            "producer-perf" => producer_perf::run(arguments).await,
+            "consumer-perf" => consumer_perf::run(arguments).await,
             _ => dump_log::run(arguments),
         }
     });

@@ -1,15 +1,14 @@
 //! `gracchus produce`, as `kafka-console-producer.sh`.
 
 use super::Failure;
-use super::arguments::{Properties, connect, is_true, number, parse, properties};
+use super::arguments::{Properties, connect, is_true, parse, properties};
+use super::producer_settings::producer_settings;
 use clap::Parser;
 use gracchus_client::producer::{Delivery, ProducerRecord};
 use gracchus_client::{Producer, ProducerConfig};
-use gracchus_record::Codec;
 use std::collections::VecDeque;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Reads lines from standard input and sends each as a record.
@@ -101,43 +100,31 @@ pub(super) async fn run(arguments: &[String]) -> u8 {
     }
 }
 
+/// The options are stronger than the properties, but for the linger time.
 fn producer_config(o: &Options, p: &Properties) -> Result<ProducerConfig, Failure> {
-    let codec = match &o.compression_codec {
-        Some(name) if name.is_empty() => "gzip",
-        Some(name) => name,
-        None => p.get("compression.type").map_or("none", String::as_str),
-    };
-    let compression = Codec::from_name(codec)
-        .ok_or_else(|| Failure::usage(format!("Unknown compression name: {codec}")))?;
-    let acks = o.request_required_acks.as_ref().or_else(|| p.get("acks"));
-    let acks = match acks.map(String::as_str) {
-        None | Some("-1" | "all") => -1,
-        Some("0") => 0,
-        Some("1") => 1,
-        Some(other) => {
-            return Err(Failure::usage(format!(
-                "Invalid value {other} for configuration acks: String must be one of: all, -1, 0, 1"
-            )));
-        }
-    };
-    let defaults = ProducerConfig::default();
+    let mut p = p.clone();
+    let codec = o.compression_codec.as_deref();
     let batch = o.max_partition_memory_bytes.or(o.batch_size);
-    let delivery = number(p, "delivery.timeout.ms")?.map(Duration::from_millis);
-    Ok(ProducerConfig {
-        acks,
-        linger: Duration::from_millis(number(p, "linger.ms")?.unwrap_or(o.timeout)),
-        batch_size: match batch {
-            Some(bytes) => bytes,
-            None => number(p, "batch.size")?.unwrap_or(defaults.batch_size),
-        },
-        compression,
-        idempotence: acks == -1 && is_true(p, "enable.idempotence") != Some(false),
-        delivery_timeout: delivery.unwrap_or(defaults.delivery_timeout),
-        request_timeout: Duration::from_millis(o.request_timeout_ms),
-        max_request_size: number(p, "max.request.size")?.unwrap_or(defaults.max_request_size),
-        buffer_memory: o.max_memory_bytes.unwrap_or(defaults.buffer_memory),
-        ..defaults
-    })
+    for (key, value) in [
+        (
+            "compression.type",
+            codec.map(|name| if name.is_empty() { "gzip" } else { name }.to_owned()),
+        ),
+        ("acks", o.request_required_acks.clone()),
+        ("batch.size", batch.map(|bytes| bytes.to_string())),
+        (
+            "buffer.memory",
+            o.max_memory_bytes.map(|bytes| bytes.to_string()),
+        ),
+        ("request.timeout.ms", Some(o.request_timeout_ms.to_string())),
+    ] {
+        if let Some(value) = value {
+            p.insert(key.to_owned(), value);
+        }
+    }
+    p.entry("linger.ms".to_owned())
+        .or_insert_with(|| o.timeout.to_string());
+    producer_settings(&p)
 }
 
 /// How a line becomes a record.
