@@ -22,6 +22,9 @@ use tokio::net::TcpListener;
 /// As ZooKeeper's standalone server numbers itself in session ids.
 const SERVER_ID: u8 = 1;
 
+/// Connections that may wait to be accepted, unless the configuration says otherwise.
+const LISTEN_BACKLOG: i32 = 1024;
+
 /// Why a server does not start. Nothing on disk was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -70,8 +73,11 @@ impl ZkServer {
             address: config.client_address,
             source,
         };
-        let listener =
-            listener::bind(config.client_address, config.listen_backlog).map_err(listen)?;
+        let listener = listener::bind(
+            config.client_address,
+            config.listen_backlog.unwrap_or(LISTEN_BACKLOG),
+        )
+        .map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let listener = TcpListener::from_std(listener).map_err(listen)?;
         let (shared, committer) = tokio::task::spawn_blocking(move || open(config, address))

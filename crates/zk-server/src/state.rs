@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Locks are taken in the order tree, watches, conns, a connection's output; with the tree held for reading, a connection's output may
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub queue: Queue,
     pub metrics: Metrics,
     pub clock: Clock,
+    /// gtmk and stmk.
+    pub trace_mask: AtomicI64,
     next_conn: AtomicU64,
     /// Why writes are refused, if they are.
     pub writes_refused: Mutex<Option<String>>,
@@ -161,6 +163,7 @@ impl Shared {
             queue: Queue::default(),
             metrics: Metrics::default(),
             clock,
+            trace_mask: AtomicI64::new(DEFAULT_TRACE_MASK),
             next_conn: AtomicU64::new(1),
             writes_refused: Mutex::new(None),
         }
@@ -220,6 +223,9 @@ impl Shared {
         }
     }
 }
+
+/// What ZooKeeper traces unless told otherwise.
+const DEFAULT_TRACE_MASK: i64 = 306;
 
 /// Bytes of queued requests beyond which connections with open requests are not read.
 const MAX_OUTSTANDING_BYTES: usize = 64 << 20;

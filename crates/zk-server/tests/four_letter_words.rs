@@ -106,3 +106,105 @@ fn four_letter_words() {
     assert!(metrics.contains("\nznode_count 6\n"), "{metrics}");
     server.stop();
 }
+
+/// A line with its numbers, session ids, dates and directories made alike.
+fn shape(line: &str) -> String {
+    if line.starts_with("Zookeeper version: 3.9.5-") && line.contains(", built on ") {
+        return "version".into();
+    }
+    if let (Some((count, _)), true) = (line.split_once(" expire at "), line.ends_with(" 2026:")) {
+        return format!("{} expire at DATE:", shape(count));
+    }
+    let line = match line.split_once("Dir=") {
+        Some((key, _)) => format!("{key}Dir=PATH"),
+        None => line.to_owned(),
+    };
+    let mut out = String::new();
+    let mut rest = line.chars().peekable();
+    while let Some(c) = rest.next() {
+        out.push(if c.is_ascii_digit() { 'N' } else { c });
+        while c.is_ascii_digit()
+            && rest
+                .next_if(|c| c.is_ascii_hexdigit() || *c == 'x')
+                .is_some()
+        {}
+    }
+    out
+}
+
+/// The words' answers have the lines that Apache ZooKeeper's have, word by word.
+#[test]
+fn answers_have_zookeepers_shape() {
+    let tmp = tempfile::tempdir().unwrap();
+    let server = Server::start(config(tmp.path()));
+    let ask = |question: &[u8]| {
+        let mut stream = raw(server.address);
+        stream.write_all(question).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    // What the recorded server held: ephemerals of two sessions, and their watches.
+    let (mut a, mut b) = (server.client(), server.client());
+    for (path, flags) in [
+        ("/fl", 0),
+        ("/fl/x", 0),
+        ("/fl/e1", 1),
+        ("/fl/e2", 1),
+        ("/edge7", 0),
+        ("/edge7/eph", 1),
+    ] {
+        assert_eq!(a.create(path, b"1", flags), 0);
+    }
+    assert_eq!(b.create("/fl/e3", b"", 1), 0);
+    a.call(OpCode::GetData, &watch("/fl"));
+    a.call(OpCode::GetChildren, &watch("/fl"));
+    let add = AddWatchRequest {
+        path: "/fl/x".into(),
+        mode: 0,
+    };
+    a.call(OpCode::AddWatch, &add);
+    b.call(OpCode::Exists, &watch("/fl/none"));
+    let golden = |word: &str| {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/4lw");
+        std::fs::read_to_string(dir.join(format!("{word}.txt"))).unwrap()
+    };
+    // To the byte.
+    for word in ["ruok", "isro", "gtmk", "srst", "crst", "wchs"] {
+        assert_eq!(ask(word.as_bytes()), golden(word), "{word}");
+    }
+    assert_eq!(ask(b"stmk\0\0\0\0\0\0\0\xff"), golden("stmk"));
+    assert_eq!(ask(b"gtmk"), "255");
+    // Line by line.
+    for word in ["conf", "srvr", "dirs"] {
+        let shapes = |text: String| text.lines().map(shape).collect::<Vec<_>>();
+        assert_eq!(shapes(ask(word.as_bytes())), shapes(golden(word)), "{word}");
+    }
+    // As many sessions, connections and watches as there are: the kinds of lines.
+    for word in ["cons", "stat", "dump", "wchc", "wchp"] {
+        let shapes = |text: String| {
+            let mut shapes: Vec<String> = text.lines().map(shape).collect();
+            shapes.sort();
+            shapes.dedup();
+            shapes
+        };
+        let (ours, theirs) = (ask(word.as_bytes()), golden(word));
+        assert_eq!(shapes(ours.clone()), shapes(theirs.clone()), "{word}");
+        assert_eq!(ours.ends_with("\n\n"), theirs.ends_with("\n\n"), "{word}");
+    }
+    // No JVM is here, but what reads its keys finds them.
+    let envi = ask(b"envi");
+    let keys: Vec<&str> = envi
+        .lines()
+        .skip(1)
+        .map(|line| line.split('=').next().unwrap())
+        .collect();
+    assert_eq!(
+        keys.join(" "),
+        "zookeeper.version host.name java.version java.vendor java.home java.class.path java.library.path java.io.tmpdir java.compiler os.name os.arch os.version user.name user.home user.dir os.memory.free os.memory.max os.memory.total"
+    );
+    assert_eq!(envi.lines().next(), Some("Environment:"));
+    // Anything else is taken for a length.
+    assert_eq!(ask(b"abcd"), "");
+    server.stop();
+}

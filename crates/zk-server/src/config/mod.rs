@@ -105,7 +105,8 @@ pub struct ZkConfig {
     pub container_check_interval_ms: u64,
     /// Removals of containers and TTL nodes a minute at most.
     pub container_max_per_minute: u64,
-    pub listen_backlog: i32,
+    /// The server's own unless set.
+    pub listen_backlog: Option<i32>,
     /// Start with logs but without a snapshot.
     pub trust_empty_snapshot: bool,
     pub fsync_warning_threshold_ms: u64,
@@ -143,7 +144,7 @@ impl ZkConfig {
             global_outstanding_limit: 1000,
             container_check_interval_ms: 60_000,
             container_max_per_minute: 10_000,
-            listen_backlog: 1024,
+            listen_backlog: None,
             trust_empty_snapshot: false,
             fsync_warning_threshold_ms: 1000,
             metrics: None,
@@ -220,7 +221,7 @@ impl ZkConfig {
                 "clientPortListenBacklog" => {
                     let backlog: i32 = value.parse().map_err(|_| entry.bad("a number, -1 for the default"))?;
                     if backlog > 0 {
-                        config.listen_backlog = backlog;
+                        config.listen_backlog = Some(backlog);
                     }
                 }
                 "snapshot.trust.empty" => config.trust_empty_snapshot = entry.flag(false)?,

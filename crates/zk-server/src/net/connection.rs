@@ -261,11 +261,15 @@ impl ConnTask<'_> {
         let Some(mut prefix) = self.input.get(..4) else {
             return Ok(Step::Incomplete);
         };
-        if !self.greeted && fourletter::is_word(prefix) {
-            let word = String::from_utf8_lossy(prefix).into_owned();
+        if !self.greeted
+            && let Some(length) = fourletter::question_len(prefix)
+        {
+            let Some(question) = self.input.get(..length) else {
+                return Ok(Step::Incomplete);
+            };
             self.shared.metrics.packets_received.fetch_add(1, Relaxed);
             self.conn.stats.received.fetch_add(1, Relaxed);
-            let answer = fourletter::answer(self.shared, self.conn, &word);
+            let answer = fourletter::answer(self.shared, self.conn, question);
             self.conn
                 .out
                 .lock()

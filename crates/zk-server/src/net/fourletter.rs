@@ -21,22 +21,35 @@ pub const VERSION: &str = concat!(
 
 const WORDS: &[&str] = &[
     "ruok", "srvr", "stat", "mntr", "conf", "cons", "dump", "envi", "wchs", "wchc", "wchp", "dirs",
-    "isro", "crst", "srst", "gtmk",
+    "isro", "crst", "srst", "gtmk", "stmk", "hash",
 ];
+/// Its question has eight more bytes: the mask to set.
+const SET_TRACE_MASK: &[u8] = b"stmk";
 
-/// Whether the first bytes of a connection are a question; anything else is a length.
-pub(crate) fn is_word(bytes: &[u8]) -> bool {
-    WORDS.iter().any(|word| word.as_bytes() == bytes)
+/// How long a question is that starts with these four bytes; anything else is a length.
+pub(crate) fn question_len(bytes: &[u8]) -> Option<usize> {
+    let known = WORDS.iter().any(|word| word.as_bytes() == bytes);
+    known.then_some(if bytes == SET_TRACE_MASK { 12 } else { 4 })
 }
 
-pub(crate) fn answer(shared: &Shared, conn: &Conn, word: &str) -> String {
+pub(crate) fn answer(shared: &Shared, conn: &Conn, question: &[u8]) -> String {
+    let (word, argument) = question.split_at_checked(4).unwrap_or((question, &[]));
+    let word = &*String::from_utf8_lossy(word);
     if !shared.config.whitelist.allows(word, conn.peer.ip()) {
         return format!("{word} is not executed because it is not in the whitelist.\n");
     }
     match word {
         "ruok" => "imok".into(),
         "isro" => "rw".into(),
-        "gtmk" => "306".into(),
+        "gtmk" => shared.trace_mask.load(Relaxed).to_string(),
+        // Kept for who asks: what is logged goes by the level of the log.
+        "stmk" => {
+            let mask = argument
+                .first_chunk()
+                .map_or(0, |mask| i64::from_be_bytes(*mask));
+            shared.trace_mask.store(mask, Relaxed);
+            mask.to_string()
+        }
         "srst" => {
             shared.metrics.reset();
             "Server stats reset.\n".into()
@@ -207,7 +220,7 @@ fn conf(shared: &Shared) -> String {
         c.max_client_connections,
         c.min_timeout_ms(),
         c.max_timeout_ms(),
-        c.listen_backlog,
+        c.listen_backlog.unwrap_or(-1),
     )
 }
 
@@ -357,14 +370,39 @@ fn envi() -> String {
         "x86_64" => "amd64",
         other => other,
     };
-    format!(
-        "Environment:\nzookeeper.version={VERSION}\nhost.name={}\njava.version=none\njava.vendor=gracchus\nos.name=Linux\nos.arch={arch}\nos.version={}\nuser.name={}\nuser.home={}\nuser.dir={}\n",
-        read("/proc/sys/kernel/hostname"),
-        read("/proc/sys/kernel/osrelease"),
-        variable("USER"),
-        variable("HOME"),
-        directory.display()
-    )
+    let program = std::env::current_exe().unwrap_or_default();
+    let memory = |name: &str| {
+        let text = read("/proc/meminfo");
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kb = line.and_then(|line| line.trim_matches([':', ' ', 'k', 'B']).parse::<u64>().ok());
+        kb.unwrap_or_default() / 1024
+    };
+    let lines: [(&str, String); 18] = [
+        ("zookeeper.version", VERSION.into()),
+        ("host.name", read("/proc/sys/kernel/hostname")),
+        // There is no JVM: its keys say so, or what takes its place.
+        ("java.version", "none".into()),
+        ("java.vendor", "gracchus".into()),
+        ("java.home", String::new()),
+        ("java.class.path", program.display().to_string()),
+        ("java.library.path", String::new()),
+        ("java.io.tmpdir", std::env::temp_dir().display().to_string()),
+        ("java.compiler", "<NA>".into()),
+        ("os.name", "Linux".into()),
+        ("os.arch", arch.into()),
+        ("os.version", read("/proc/sys/kernel/osrelease")),
+        ("user.name", variable("USER")),
+        ("user.home", variable("HOME")),
+        ("user.dir", directory.display().to_string()),
+        ("os.memory.free", format!("{}MB", memory("MemAvailable"))),
+        ("os.memory.max", format!("{}MB", memory("MemTotal"))),
+        ("os.memory.total", format!("{}MB", memory("MemTotal"))),
+    ];
+    let mut out = String::from("Environment:\n");
+    for (key, value) in lines {
+        let _ = writeln!(out, "{key}={value}");
+    }
+    out
 }
 
 /// A time as Java's `Date` prints it, in UTC.
