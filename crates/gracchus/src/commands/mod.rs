@@ -30,6 +30,12 @@ enum Command {
     Zookeeper(ZookeeperArgs),
     /// Every key of a server.properties with its value and where that comes from; starts nothing
     CheckConfig(CheckConfigArgs),
+    /// Links of the names of Kafka's and ZooKeeper's scripts to this binary, which then acts as they do
+    Link {
+        /// Where the links go
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
     /// The ZooKeeper shell, as zkCli.sh (gracchus zk --help)
     Zk,
     /// Topics, as kafka-topics.sh
@@ -149,9 +155,9 @@ struct ZookeeperArgs {
     http_port: Option<u16>,
 }
 
-/// Parses the command line and runs the command until it ends.
-pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+/// Parses the command line, the binary's name first, and runs the command until it ends.
+pub fn run(words: impl IntoIterator<Item = String>) -> ExitCode {
+    let cli = Cli::parse_from(words);
     crate::logging::start();
     crate::process::raise_file_limit();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
@@ -167,6 +173,7 @@ pub fn run() -> ExitCode {
             Command::Broker(args) => broker::run(args).await,
             Command::Zookeeper(args) => zookeeper::run(args).await,
             Command::CheckConfig(args) => check_config::run(&args),
+            Command::Link { dir } => crate::scripts::link(&dir),
             _ => crate::process::fail(&"this tool is not in this build"),
         }
     });
