@@ -153,6 +153,7 @@ impl Shared {
                 extended_types: config.extended_types,
                 reconfig_enabled: config.reconfig_enabled,
                 skip_acl: config.skip_acl,
+                enforce_quota: config.enforce_quota,
             },
             config,
             tree: RwLock::new(tree),

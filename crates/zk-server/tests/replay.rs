@@ -113,6 +113,7 @@ fn raw_scenarios() {
         "10-multi-ok.jsonl.gz",
         "11-multi-fail.jsonl.gz",
         "13-auth-acl.jsonl.gz",
+        "17-quota.jsonl.gz",
         "18-pipelining.jsonl.gz",
     ];
     check(&names, false, 400);

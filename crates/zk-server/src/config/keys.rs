@@ -143,7 +143,6 @@ pub(super) fn is_known(name: &str) -> bool {
         "watchManagerName",
         "serverCnxnFactory",
         "txnLogSizeLimitInKb",
-        "enforceQuota",
         "digest.enabled",
         "closeSessionTxn.enabled",
         "serializeLastProcessedZxid.enabled",

@@ -97,6 +97,8 @@ pub struct ZkConfig {
     pub extended_types: bool,
     pub reconfig_enabled: bool,
     pub skip_acl: bool,
+    /// Hard limits of quotas bind.
+    pub enforce_quota: bool,
     /// `user:hash` of the superuser.
     pub super_digest: Option<String>,
     /// Requests in process beyond which connections with open requests are not read.
@@ -140,6 +142,7 @@ impl ZkConfig {
             extended_types: false,
             reconfig_enabled: false,
             skip_acl: false,
+            enforce_quota: false,
             super_digest: None,
             global_outstanding_limit: 1000,
             container_check_interval_ms: 60_000,
@@ -214,6 +217,7 @@ impl ZkConfig {
                 "extendedTypesEnabled" => config.extended_types = entry.flag(false)?,
                 "reconfigEnabled" => config.reconfig_enabled = entry.flag(false)?,
                 "skipACL" => config.skip_acl = entry.flag(false)?,
+                "enforceQuota" => config.enforce_quota = entry.flag(false)?,
                 "DigestAuthenticationProvider.superDigest" => config.super_digest = Some(value.clone()),
                 "globalOutstandingLimit" => config.global_outstanding_limit = entry.count()?.max(1),
                 "znode.container.checkIntervalMs" => config.container_check_interval_ms = entry.number(1, u64::MAX, "ms, at least 1")?,

@@ -37,6 +37,7 @@ pub fn recover(dir: &DataDir, trust_empty: bool) -> Result<Recovered, StoreError
         snapshot_writer::write(&tree, &dir.snap_dir)?;
         let mut tree = tree.into_inner();
         let (log, replayed) = replay(&mut tree, &logs)?;
+        tree.set_up_quotas();
         return Ok(Recovered {
             tree,
             log,
@@ -47,6 +48,7 @@ pub fn recover(dir: &DataDir, trust_empty: bool) -> Result<Recovered, StoreError
     let snapshot_zxid = tree.last_zxid();
     let (log, replayed) = replay(&mut tree, &logs)?;
     tree.drop_unused_acls();
+    tree.set_up_quotas();
     Ok(Recovered {
         tree,
         log,

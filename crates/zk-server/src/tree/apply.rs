@@ -234,7 +234,9 @@ impl DataTree {
         let stat = node.wire_stat();
         self.index(&key, kind);
         self.data_size += size_of(&key, &node.data);
+        let bytes = length(&node.data);
         self.nodes.insert(key.clone(), node);
+        self.quota_created(&key, bytes);
         sink(Change::Created {
             path: &key,
             acl: &acl,
@@ -263,6 +265,7 @@ impl DataTree {
                 above.extend(child.child_paths().cloned());
             }
         }
+        self.quota_deleted(key, length(&node.data));
         sink(Change::Deleted {
             path: key,
             acl: &node.acl,
@@ -290,17 +293,21 @@ impl DataTree {
         let Some(node) = self.nodes.get_mut(key) else {
             return Applied::Failed(ZkError::NoNode);
         };
+        let before = length(&node.data);
         self.data_size = self.data_size.saturating_sub(size_of(key, &node.data));
         node.data = data.map(|data| Bytes::copy_from_slice(&data));
         self.data_size += size_of(key, &node.data);
         node.stat.version = version;
         node.stat.mzxid = header.zxid;
         node.stat.mtime = header.time;
+        let stat = node.wire_stat();
+        let more = length(&node.data) - before;
         sink(Change::DataChanged {
             path: key,
             acl: &node.acl,
         });
-        Applied::Changed(node.wire_stat())
+        self.quota_changed(key, 0, more);
+        Applied::Changed(stat)
     }
 
     fn close_session(
@@ -321,4 +328,9 @@ impl DataTree {
             let _ = self.delete(&path, header.zxid, sink);
         }
     }
+}
+
+fn length(data: &Option<Bytes>) -> i64 {
+    data.as_ref()
+        .map_or(0, |data| i64::try_from(data.len()).unwrap_or(i64::MAX))
 }

@@ -3,10 +3,12 @@
 mod acl_cache;
 mod apply;
 mod node;
+mod quota;
 
 pub use acl_cache::{AclCache, OPEN_KEY};
 pub use apply::{Applied, Change};
 pub use node::{CONTAINER_OWNER, Kind, MAX_TTL_MS, Node};
+pub use quota::{Limits, Usage};
 
 use crate::acl::AclList;
 use crate::path;
@@ -27,6 +29,8 @@ pub struct DataTree {
     ephemerals: HashMap<i64, HashSet<Arc<str>>>,
     containers: HashSet<Arc<str>>,
     ttls: HashSet<Arc<str>>,
+    /// Paths that have a quota.
+    quotas: HashSet<Arc<str>>,
     /// Live sessions and their timeouts, ms.
     sessions: HashMap<i64, i32>,
     last_zxid: i64,
@@ -64,6 +68,7 @@ impl DataTree {
             ephemerals: HashMap::new(),
             containers: HashSet::new(),
             ttls: HashSet::new(),
+            quotas: HashSet::new(),
             sessions: HashMap::new(),
             last_zxid: 0,
             data_size: 0,

@@ -25,6 +25,7 @@ pub fn config(dir: &Path) -> ZkConfig {
     config.max_client_connections = 0;
     config.whitelist = Whitelist::All;
     config.extended_types = true;
+    config.enforce_quota = true;
     config.container_check_interval_ms = 3000;
     config.pre_alloc_size = 1 << 16;
     config.super_digest = Some("super:xQJmxLMiHGwaqBvst5y6rkB6HQs=".into());

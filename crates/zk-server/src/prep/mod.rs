@@ -2,6 +2,8 @@
 //!
 //! The first check that fails decides the error, in ZooKeeper's order (docs/zookeeper-server.md). A refused write is a transaction too: it takes a zxid.
 
+mod quotas;
+
 use crate::acl::{self, AclList, Identity};
 use crate::path;
 use crate::tree::{DataTree, Kind, MAX_TTL_MS};
@@ -16,6 +18,7 @@ use gracchus_zk_proto::txn::{
 };
 use gracchus_zk_proto::{Acl, CreateMode, OpCode, ZkError, perms};
 use hashbrown::HashMap;
+use quotas::Quotas;
 use std::sync::Arc;
 
 /// A write as it comes from a client or from the server itself.
@@ -49,6 +52,8 @@ pub struct Rules {
     pub reconfig_enabled: bool,
     /// `skipACL`.
     pub skip_acl: bool,
+    /// `enforceQuota`: hard limits of quotas bind.
+    pub enforce_quota: bool,
 }
 
 /// What is ahead in the batch for one node.
@@ -61,6 +66,8 @@ struct Ahead {
     aversion: i32,
     children: i32,
     owner: i64,
+    /// Bytes of data.
+    length: usize,
     acl: Arc<AclList>,
 }
 
@@ -72,6 +79,7 @@ pub struct Prep<'a> {
     ahead: HashMap<String, Ahead>,
     /// What to put back when a multi fails, newest last.
     undo: Option<Vec<(String, Option<Ahead>)>>,
+    quotas: Quotas,
 }
 
 impl<'a> Prep<'a> {
@@ -81,6 +89,7 @@ impl<'a> Prep<'a> {
             rules,
             ahead: HashMap::new(),
             undo: None,
+            quotas: Quotas::new(rules.enforce_quota),
         }
     }
 
@@ -122,6 +131,7 @@ impl<'a> Prep<'a> {
             aversion: node.stat.aversion,
             children: node.child_count(),
             owner: node.stat.ephemeral_owner,
+            length: node.data.as_ref().map_or(0, Bytes::len),
             acl: node.acl.clone(),
         })
     }
@@ -190,6 +200,9 @@ impl<'a> Prep<'a> {
         if matches!(Kind::from_owner(parent.owner), Kind::Ephemeral(_)) {
             return Err(ZkError::NoChildrenForEphemerals);
         }
+        let length = r.data.as_ref().map_or(0, Bytes::len);
+        self.quotas.check(self.tree, &path, 1, 0, length)?;
+        self.quotas.note(self.tree, &path, 1, 0, length);
         parent.cversion = parent.cversion.checked_add(1).unwrap_or(parent.cversion);
         parent.children = parent.children.saturating_add(1);
         let parent_cversion = parent.cversion;
@@ -209,6 +222,7 @@ impl<'a> Prep<'a> {
                 aversion: 0,
                 children: 0,
                 owner: kind.owner(),
+                length,
                 acl: self.shared(&acl),
             },
         );
@@ -230,6 +244,7 @@ impl<'a> Prep<'a> {
 
     /// Marks a node deleted and takes it off its parent.
     fn remove(&mut self, path: &str, parent_path: &str, node: Ahead) {
+        self.quotas.note(self.tree, path, -1, node.length, 0);
         if let Some(mut parent) = self.look(parent_path) {
             parent.children -= 1;
             self.put(parent_path, parent);
@@ -294,7 +309,12 @@ impl<'a> Prep<'a> {
         path::validate(&r.path).map_err(|_| ZkError::BadArguments)?;
         let mut node = self.look(&r.path).ok_or(ZkError::NoNode)?;
         self.check(&node, perms::WRITE, who)?;
+        let length = r.data.as_ref().map_or(0, Bytes::len);
+        self.quotas
+            .check(self.tree, &r.path, 0, node.length, length)?;
         expect_version(node.version, r.version)?;
+        self.quotas.note(self.tree, &r.path, 0, node.length, length);
+        node.length = length;
         node.version = next_version(node.version);
         let version = node.version;
         self.put(&r.path, node);
@@ -335,6 +355,7 @@ impl<'a> Prep<'a> {
 
     fn multi(&mut self, session: i64, who: &Identity, ops: Vec<MultiOp>) -> Txn {
         self.undo = Some(Vec::new());
+        self.quotas.begin_multi();
         let mut failed = None;
         let mut txns = Vec::with_capacity(ops.len());
         for op in ops {
@@ -348,6 +369,7 @@ impl<'a> Prep<'a> {
             }));
         }
         let undo = self.undo.take().unwrap_or_default();
+        self.quotas.end_multi(failed.is_none());
         if failed.is_some() {
             for (key, old) in undo.into_iter().rev() {
                 match old {
