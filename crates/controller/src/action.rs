@@ -7,6 +7,7 @@ use gracchus_kafka_proto::messages::{
 use gracchus_registry::json::BrokerRegistration;
 use gracchus_registry::op::ZkOp;
 
+use crate::context::PartitionKey;
 use crate::event::{ApiToken, Timer};
 
 /// A request to a broker, sent in order with the others to it and tried until it is answered or the broker is gone.
@@ -17,6 +18,19 @@ pub enum ControlRequest {
     StopReplica(StopReplicaRequest, i16),
 }
 
+/// One partition's answer: an error has a text.
+pub type Outcome<T> = Result<T, (ErrorCode, String)>;
+
+/// A reassignment under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reassigning {
+    pub key: PartitionKey,
+    /// The target, then those to be removed.
+    pub replicas: Vec<i32>,
+    pub adding: Vec<i32>,
+    pub removing: Vec<i32>,
+}
+
 /// What an API event is answered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ApiResult {
@@ -25,6 +39,11 @@ pub enum ApiResult {
     ProducerIds(Result<(i64, i32), ErrorCode>),
     /// Partitions that the broker still leads.
     ControlledShutdown(Result<Vec<(String, i32)>, ErrorCode>),
+    /// The leaders elected.
+    Elections(Result<Vec<(PartitionKey, Outcome<i32>)>, ErrorCode>),
+    /// Reassignments begun or given up.
+    Reassigned(Result<Vec<(PartitionKey, Outcome<()>)>, ErrorCode>),
+    Reassignments(Result<Vec<Reassigning>, ErrorCode>),
 }
 
 #[derive(Debug)]

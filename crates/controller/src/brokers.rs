@@ -154,9 +154,9 @@ impl Controller {
                 deletion.started = false;
             }
         }
-        self.bring_online(|me| {
+        self.bring_online(move |me| {
             me.flush();
-            me.process_deletions(|_| {});
+            me.resume_reassignments_on(&ids, |me| me.process_deletions(|_| {}));
         });
     }
 

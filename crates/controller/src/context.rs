@@ -63,6 +63,13 @@ pub struct Partition {
     pub leader_isr: Option<LeaderIsr>,
 }
 
+impl Partition {
+    /// A reassignment is under way.
+    pub fn is_moving(&self) -> bool {
+        !self.adding.is_empty() || !self.removing.is_empty()
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Topic {
     /// Zero below inter.broker.protocol.version 2.8.
@@ -143,6 +150,17 @@ impl Context {
             }
         }
         keys
+    }
+
+    /// Partitions under reassignment.
+    pub fn reassigning(&self) -> Vec<PartitionKey> {
+        self.keys_where(|_, p| p.is_moving())
+    }
+
+    pub fn is_reassigning(&self) -> bool {
+        self.topics
+            .values()
+            .any(|t| t.partitions.values().any(Partition::is_moving))
     }
 
     /// The ISR members that `matches` accepts, with their partitions.

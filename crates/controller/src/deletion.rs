@@ -115,7 +115,7 @@ impl Controller {
             let moving = known
                 .partitions
                 .values()
-                .any(|p| !p.adding.is_empty() || !p.removing.is_empty());
+                .any(crate::context::Partition::is_moving);
             let dead: std::collections::BTreeSet<i32> = replicas
                 .iter()
                 .map(|(_, b)| *b)

@@ -14,6 +14,8 @@ pub type ApiToken = u64;
 pub enum Timer {
     /// Try the election again after a failure.
     Reelect,
+    /// Look whether leaders are where they are preferred; of this term.
+    Balance { epoch: i32 },
 }
 
 #[derive(Debug)]
@@ -71,6 +73,21 @@ pub enum Event {
         token: ApiToken,
         broker_id: i32,
         broker_epoch: i64,
+    },
+    ElectLeaders {
+        token: ApiToken,
+        partitions: Vec<PartitionKey>,
+        unclean: bool,
+    },
+    /// To these replicas, or None to give a move up.
+    AlterReassignments {
+        token: ApiToken,
+        wanted: Vec<(PartitionKey, Option<Vec<i32>>)>,
+    },
+    /// None: all.
+    ListReassignments {
+        token: ApiToken,
+        wanted: Option<Vec<PartitionKey>>,
     },
     /// `unclean.leader.election.enable` was turned on for a topic, or (`None`) for all.
     UncleanElectionEnabled {

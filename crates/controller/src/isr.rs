@@ -110,6 +110,7 @@ impl Controller {
                 );
                 return me.fence_lost();
             }
+            let mut changed = Vec::new();
             for (((t, p), key, state, expected), result) in writes.into_iter().zip(results) {
                 let slot = answer
                     .topics
@@ -128,6 +129,7 @@ impl Controller {
                         if let Some(partition) = me.cx.partition_mut(&key) {
                             partition.leader_isr = Some(found);
                         }
+                        changed.push(key.clone());
                     }
                     Err(failure) if failure.error == ZkError::BadVersion => {
                         out.error_code = ErrorCode::InvalidUpdateVersion.code();
@@ -138,6 +140,7 @@ impl Controller {
             }
             me.flush();
             me.reply(token, ApiResult::AlterPartition(answer));
+            me.complete_reassignments(changed);
         });
     }
 

@@ -36,6 +36,10 @@ pub struct ControllerConfig {
     pub has_topic_ids: bool,
     /// >= 3.2: unclean elections leave a recovery state.
     pub has_recovery_state: bool,
+    /// `leader.imbalance.check.interval.seconds`, None without `auto.leader.rebalance.enable`.
+    pub balance_every_ms: Option<u64>,
+    /// `leader.imbalance.per.broker.percentage`
+    pub balance_percentage: usize,
     /// Listener that control requests name the leaders' endpoints of.
     pub inter_broker_listener: String,
 }
@@ -212,6 +216,14 @@ impl Controller {
             } => {
                 self.controlled_shutdown(token, broker_id, broker_epoch);
             }
+            Event::ElectLeaders {
+                token,
+                partitions,
+                unclean,
+            } => self.elect_on_request(token, partitions, unclean),
+            Event::AlterReassignments { token, wanted } => self.alter_reassignments(token, wanted),
+            Event::ListReassignments { token, wanted } => self.list_reassignments(token, wanted),
+            Event::Timer(Timer::Balance { epoch }) => self.balance(epoch),
             Event::UncleanElectionEnabled { topic } => {
                 self.elect_offline_of(topic);
             }
@@ -334,6 +346,9 @@ fn refusal(event: &Event) -> Option<(u64, ApiResult)> {
         Event::ControlledShutdown { token, .. } => {
             (*token, ApiResult::ControlledShutdown(Err(error)))
         }
+        Event::ElectLeaders { token, .. } => (*token, ApiResult::Elections(Err(error))),
+        Event::AlterReassignments { token, .. } => (*token, ApiResult::Reassigned(Err(error))),
+        Event::ListReassignments { token, .. } => (*token, ApiResult::Reassignments(Err(error))),
         _ => return None,
     })
 }

@@ -1,15 +1,15 @@
-//! Notices that brokers and old tools leave in ZooKeeper: ISR changes, failed log directories, preferred elections.
+//! Notices that brokers leave in ZooKeeper: ISR changes, failed log directories.
 
 use std::collections::BTreeSet;
 
 use gracchus_kafka_proto::ErrorCode;
-use gracchus_registry::json::{IsrChange, LogDirEvent, PreferredElection};
-use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkError, ZkOp, ZkReply, ZkResult};
+use gracchus_registry::json::{IsrChange, LogDirEvent};
+use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkOp, ZkReply, ZkResult};
 use gracchus_registry::paths;
 
 use crate::context::PartitionKey;
+use crate::leaders::Strategy;
 use crate::machine::Controller;
-use crate::partitions::Strategy;
 use crate::takeover::{children, leader_isr};
 
 fn data(result: &ZkResult) -> Option<&[u8]> {
@@ -84,6 +84,7 @@ impl Controller {
                         }
                     }
                     me.flush();
+                    me.complete_reassignments(named);
                 });
             },
         );
@@ -162,59 +163,5 @@ impl Controller {
                 });
             }),
         );
-    }
-
-    /// `/admin/preferred_replica_election`: every partition named gets its first replica as leader if possible; the node
-    /// goes whatever came of it.
-    pub(crate) fn preferred_election_requested(&mut self) {
-        let ops = vec![
-            ZkOp::exists_and_watch(paths::PREFERRED_REPLICA_ELECTION),
-            ZkOp::get(paths::PREFERRED_REPLICA_ELECTION),
-        ];
-        self.zk(ops, |me, results| {
-            let Some(Ok(ZkReply::Data { data, .. })) = results.get(1) else {
-                return;
-            };
-            let named =
-                PreferredElection::parse(data.as_deref().unwrap_or_default()).unwrap_or_default();
-            let keys = named
-                .partitions
-                .iter()
-                .map(|p| PartitionKey::new(&p.topic, p.partition))
-                .filter(|key| {
-                    me.cx.partition(key).is_some_and(|p| {
-                        p.leader_isr
-                            .as_ref()
-                            .is_some_and(|l| Some(&l.state.leader) != p.replicas.first())
-                    })
-                })
-                .collect();
-            let then = |me: &mut Controller| {
-                me.flush();
-                let step = MultiStep::Delete {
-                    path: paths::PREFERRED_REPLICA_ELECTION.into(),
-                    version: ANY_VERSION,
-                };
-                let ops = vec![
-                    ZkOp::fenced(me.fence(), step),
-                    ZkOp::exists_and_watch(paths::PREFERRED_REPLICA_ELECTION),
-                ];
-                me.zk_fenced(ops, |_, _| {});
-            };
-            me.elect_leaders(keys, Strategy::Preferred, 0, Box::new(then));
-        });
-    }
-
-    /// `/admin/reassign_partitions` is watched and named, but not acted on yet.
-    pub(crate) fn reassignment_requested(&mut self) {
-        let ops = vec![ZkOp::exists_and_watch(paths::REASSIGN_PARTITIONS)];
-        self.zk(ops, |_, results| match results.first() {
-            Some(Ok(_)) => tracing::warn!(
-                "{} was written, but this controller does not reassign partitions; the node is left for one that does",
-                paths::REASSIGN_PARTITIONS
-            ),
-            Some(Err(failure)) if failure.error != ZkError::NoNode => {}
-            _ => {}
-        });
     }
 }

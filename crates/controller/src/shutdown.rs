@@ -5,8 +5,8 @@ use gracchus_kafka_proto::ErrorCode;
 use crate::action::ApiResult;
 use crate::context::PartitionKey;
 use crate::event::ApiToken;
+use crate::leaders::Strategy;
 use crate::machine::Controller;
-use crate::partitions::Strategy;
 
 impl Controller {
     pub(crate) fn controlled_shutdown(

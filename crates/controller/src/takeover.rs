@@ -275,7 +275,10 @@ impl Controller {
             let dead = me.cx.isr_members(|broker| !me.cx.is_alive(broker));
             me.cut_replicas(dead, |me| {
                 me.flush();
-                me.process_deletions(Controller::preferred_election_requested);
+                me.start_balancing();
+                me.resume_reassignments(|me| {
+                    me.process_deletions(Controller::preferred_election_requested);
+                });
             });
         });
     }

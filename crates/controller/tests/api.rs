@@ -329,6 +329,9 @@ fn is_not_controller(result: &ApiResult) -> bool {
         ApiResult::AlterPartition(r) => r.error_code == ErrorCode::NotController.code(),
         ApiResult::ProducerIds(r) => *r == Err(ErrorCode::NotController),
         ApiResult::ControlledShutdown(r) => *r == Err(ErrorCode::NotController),
+        ApiResult::Elections(r) => *r == Err(ErrorCode::NotController),
+        ApiResult::Reassigned(r) => *r == Err(ErrorCode::NotController),
+        ApiResult::Reassignments(r) => *r == Err(ErrorCode::NotController),
     }
 }
 

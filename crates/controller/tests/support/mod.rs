@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 use gracchus_controller::{
     Action, ApiResult, ControlRequest, Controller, ControllerConfig, Event, PartitionKey, Timer,
 };
+use gracchus_kafka_proto::messages::alter_partition_request::{
+    AlterPartitionRequest, PartitionData, TopicData,
+};
 use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_registry::json::{PartitionState, TopicAssignment};
 use gracchus_registry::op::{CreateMode, MultiStep, ZkOp, ZkResult};
@@ -32,6 +35,8 @@ pub fn config(broker_id: i32) -> ControllerConfig {
         feature_version: 2,
         has_topic_ids: true,
         has_recovery_state: true,
+        balance_every_ms: None,
+        balance_percentage: 10,
         inter_broker_listener: "PLAINTEXT".into(),
     }
 }
@@ -86,6 +91,8 @@ pub struct Harness {
     /// Requests are answered without error as soon as they are sent.
     pub answers: bool,
     pub timers_set: usize,
+    /// Timers other than for elections: who, which, after how long.
+    pub others_set: Vec<(i32, Timer, u64)>,
     /// Operations that may still be executed before everything stops; `None`: no limit.
     pub budget: Option<usize>,
     /// The election's write is sent twice: the connection broke before its first answer.
@@ -114,6 +121,7 @@ impl Harness {
             replies: BTreeMap::new(),
             answers: true,
             timers_set: 0,
+            others_set: Vec::new(),
             budget: None,
             election_answer_is_lost: false,
             ids: 0,
@@ -332,10 +340,14 @@ impl Harness {
                     "{token} answered twice"
                 );
             }
-            Action::SetTimer { .. } => {
+            Action::SetTimer {
+                timer: Timer::Reelect,
+                ..
+            } => {
                 member.timer = true;
                 self.timers_set += 1;
             }
+            Action::SetTimer { timer, after_ms } => self.others_set.push((id, timer, after_ms)),
             Action::Active(epoch) => member.active = epoch,
             Action::Connect { .. } | Action::Disconnect { .. } => {}
         }
@@ -367,6 +379,46 @@ impl Harness {
     pub fn request_deletion(&mut self, topic: &str) {
         self.zk.make(&paths::delete_topic(topic), None);
         self.deliver_watches();
+    }
+
+    /// The leader of a partition reports an ISR; the answer's error.
+    pub fn report_isr(&mut self, controller: i32, topic: &str, partition: i32, isr: &[i32]) -> i16 {
+        let path = paths::partition_state(topic, partition);
+        let state = self.state(topic, partition);
+        let broker_epoch =
+            self.members[&controller].controller.context().brokers[&state.leader].epoch;
+        let request = AlterPartitionRequest {
+            broker_id: state.leader,
+            broker_epoch,
+            topics: vec![TopicData {
+                topic_name: topic.into(),
+                partitions: vec![PartitionData {
+                    partition_index: partition,
+                    leader_epoch: state.leader_epoch,
+                    new_isr: isr.to_vec(),
+                    partition_epoch: self.zk.version(&path),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        const TOKEN: u64 = 1_000_000;
+        self.replies.remove(&TOKEN);
+        let (token, version) = (TOKEN, 0);
+        self.event(
+            controller,
+            Event::AlterPartition {
+                token,
+                request,
+                version,
+            },
+        );
+        self.settle();
+        match self.replies.get(&TOKEN) {
+            Some(ApiResult::AlterPartition(r)) => r.topics[0].partitions[0].error_code,
+            other => panic!("{other:?}"),
+        }
     }
 
     // what is seen
