@@ -83,7 +83,8 @@ class Brokers:
     def __getitem__(self, number):
         return self.brokers[number]
 
-    def start(self):
+    def start(self, one_by_one=False):
+        """Starts everything; one by one, the first broker is the controller."""
         zoo = self.directory / "zoo.cfg"
         zoo.write_text(f"tickTime=1000\ndataDir={self.directory}/zookeeper\nclientPort={self.zookeeper_port}\n"
                        "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n4lw.commands.whitelist=*\n")
@@ -97,6 +98,8 @@ class Brokers:
         self.zk.start(60)
         for broker in self.brokers.values():
             broker.start()
+            if one_by_one:
+                wait_for(self.controller, "a controller")
         self.wait_registered(self.brokers)
         return self
 

@@ -3,6 +3,7 @@ import pathlib
 
 import pytest
 
+from brokers import Brokers
 from servers import Cluster
 
 # Which program each file of tests calls; `cargo xtask test` says which are missing on this machine.
@@ -13,6 +14,7 @@ CALLS = {
     "test_java_clients.py": {"java", "javac", "mvn"},
     "test_zkcli.py": {"java", "mvn"},
     "test_znodes.py": {"java", "mvn"},
+    "test_mixed_cluster.py": {"java", "mvn"},
     "test_disk_formats.py": {"java", "mvn"},
     "test_jvm_swap.py": {"java", "mvn"},
 }
@@ -44,6 +46,20 @@ def own_cluster(tmp_path):
     yield make
     for c in made:
         c.remove()
+
+
+@pytest.fixture
+def brokers(tmp_path):
+    """Makes clusters of several brokers: brokers(kinds, config=...) -> Brokers, not yet started."""
+    made = []
+
+    def make(*args, **options):
+        made.append(Brokers(pathlib.Path(tmp_path) / f"b{len(made)}", *args, **options))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.remove()
 
 
 @pytest.fixture

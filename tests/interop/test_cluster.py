@@ -1,132 +1,8 @@
 """Three brokers: every acknowledged record survives the death of its leader."""
 
-import threading
+import signal
 
-import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-
-from brokers import Brokers
-from servers import TARGET, wait_for
-
-MIXED = pytest.mark.skipif(TARGET == "apache", reason="the mixed clusters are tried with gracchus")
-
-
-@pytest.fixture
-def brokers(tmp_path):
-    made = []
-
-    def make(*args, **options):
-        made.append(Brokers(tmp_path / f"b{len(made)}", *args, **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.remove()
-
-
-def create(cluster, topic, partitions=1, config=None):
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-
-    def made():
-        try:
-            admin.create_topics([NewTopic(topic, partitions, 3, config=config or {})],
-                                request_timeout=20)[topic].result(60)
-        except Exception as error:  # a controller that is just being elected
-            return "TOPIC_ALREADY_EXISTS" in str(error)
-        return True
-    wait_for(made, f"{topic} to be created")
-
-
-class Load:
-    """Writes numbered records with acks=all until told to stop, and notes which were acknowledged."""
-
-    def __init__(self, bootstrap, topic, partitions=1):
-        self.topic, self.partitions = topic, partitions
-        self.producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True,
-                                  "linger.ms": 2, "message.timeout.ms": 120000, "retry.backoff.ms": 50,
-                                  "topic.metadata.refresh.interval.ms": 2000, "queue.buffering.max.messages": 2000})
-        self.acknowledged, self.errors = {}, []
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self):
-        number = 0
-        while not self.stopping.is_set():
-            value = b"record %d" % number
-            partition = number % self.partitions
-
-            def told(error, message):
-                if error:
-                    self.errors.append(error)
-                else:
-                    self.acknowledged[(message.partition(), message.offset())] = message.value()
-            try:
-                self.producer.produce(self.topic, value, partition=partition, on_delivery=told)
-                number += 1
-            except BufferError:
-                pass
-            self.producer.poll(0.001)
-
-    def wait_for_more(self, count=300):
-        before = len(self.acknowledged)
-        wait_for(lambda: len(self.acknowledged) >= before + count or self.errors, "more acknowledged records")
-        assert not self.errors, self.errors[0]
-
-    def stop(self):
-        self.stopping.set()
-        self.thread.join()
-        assert self.producer.flush(120) == 0
-        assert not self.errors, self.errors[0]
-        return self.acknowledged
-
-
-def everything(bootstrap, topic, partitions=1):
-    """Every record of the topic, by partition and offset."""
-    c = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False,
-                  "auto.offset.reset": "earliest"})
-    found = {}
-    try:
-        for partition in range(partitions):
-            _, end = wait_for(lambda: c.get_watermark_offsets(TopicPartition(topic, partition), timeout=60), "the end")
-            c.assign([TopicPartition(topic, partition, 0)])
-            at = 0
-            while at < end:
-                for m in c.consume(1000, 10):
-                    assert m.error() is None, m.error()
-                    found[(partition, m.offset())] = m.value()
-                    at = m.offset() + 1
-        return found
-    finally:
-        c.close()
-
-
-def check(cluster, topic, acknowledged, partitions=1):
-    """Every acknowledged record is where it was, once; an idempotent producer has nothing twice."""
-    found = everything(cluster.bootstrap, topic, partitions)
-    missing = {at: value for at, value in acknowledged.items() if found.get(at) != value}
-    assert not missing, f"{len(missing)} of {len(acknowledged)} are lost: {sorted(missing.items())[:5]}"
-    assert len(set(found.values())) == len(found), "some are there twice"
-
-
-def kill_leaders(cluster, rounds, kill=lambda broker: broker.kill()):
-    topic = "replicated"
-    create(cluster, topic)
-    cluster.wait_isr(topic, [1, 2, 3])
-    load = Load(cluster.bootstrap, topic)
-    load.wait_for_more()
-    for _ in range(rounds):
-        leader = cluster.state(topic)["leader"]
-        kill(cluster[leader])
-        others = [n for n in cluster.brokers if n != leader]
-        state = cluster.wait_isr(topic, others)
-        assert state["leader"] in others
-        load.wait_for_more()
-        cluster[leader].start()
-        cluster.wait_isr(topic, [1, 2, 3])
-        load.wait_for_more()
-    check(cluster, topic, load.stop())
+from replicated import Load, check, create, kill_leaders
 
 
 def test_no_acknowledged_record_is_lost_with_its_leader(brokers):
@@ -140,7 +16,6 @@ def test_leaders_move_away_from_a_broker_that_stops(brokers):
 
 def test_followers_that_cannot_fetch_leave_the_isr(brokers):
     """A stopped process keeps its session for a while, so only the leader can notice."""
-    import signal
     cluster = brokers(config={"replica.lag.time.max.ms": 2000, "zookeeper.session.timeout.ms": 30000}).start()
     topic = "lagging"
     create(cluster, topic)
@@ -157,12 +32,3 @@ def test_followers_that_cannot_fetch_leave_the_isr(brokers):
         paused.process.send(signal.SIGCONT)
     cluster.wait_isr(topic, [1, 2, 3])
     check(cluster, topic, load.stop())
-
-
-@MIXED
-@pytest.mark.parametrize("protocol", ["3.9", "2.6"])
-def test_beside_apache_kafka(brokers, protocol):
-    """One Apache broker among three: leader, follower and perhaps controller, whoever dies."""
-    cluster = brokers(("gracchus", "apache", "gracchus"),
-                      config={"inter.broker.protocol.version": protocol}).start()
-    kill_leaders(cluster, 3)

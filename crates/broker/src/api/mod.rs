@@ -41,6 +41,8 @@ pub mod describe_cluster;
 pub mod describe_log_dirs;
 /// DescribeProducers (61).
 pub mod describe_producers;
+/// ElectLeaders (43).
+pub mod elect_leaders;
 /// Fetch (1).
 pub mod fetch;
 /// Records for old consumers.
@@ -61,6 +63,8 @@ pub mod metadata;
 pub mod offset_for_leader_epoch;
 /// Produce (0).
 pub mod produce;
+/// Partitions that move to other replicas.
+pub mod reassignments;
 /// ConsumerGroupHeartbeat, ConsumerGroupDescribe (68, 69), Envelope (58): advertised and refused, as Kafka does here.
 pub mod refused;
 /// StopReplica (5).
@@ -138,6 +142,9 @@ served! {
     boxed CreateTopicsRequest => create_topics::handle;
     boxed DeleteTopicsRequest => delete_topics::handle;
     boxed CreatePartitionsRequest => create_partitions::handle;
+    boxed ElectLeadersRequest => elect_leaders::handle;
+    boxed AlterPartitionReassignmentsRequest => reassignments::alter::handle;
+    boxed ListPartitionReassignmentsRequest => reassignments::list::handle;
     boxed AlterPartitionRequest => alter_partition::handle;
     boxed AllocateProducerIdsRequest => allocate_producer_ids::handle;
     boxed InitProducerIdRequest => init_producer_id::handle;

@@ -9,11 +9,12 @@
 mod link;
 mod settings;
 mod task;
+mod unclean;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use gracchus_controller::{ApiResult, Event};
+use gracchus_controller::{ApiResult, Event, Outcome, PartitionKey, Reassigning};
 use gracchus_kafka_proto::ErrorCode;
 use gracchus_kafka_proto::messages::{AlterPartitionRequest, AlterPartitionResponse};
 use gracchus_zk_client::ZkEvent;
@@ -69,9 +70,10 @@ impl ControllerShell {
             );
         }
         broker.spawn_vital("the controller", task.run(receiver));
+        unclean::start(broker, self);
     }
 
-    async fn tell(&self, event: Event) {
+    pub(super) async fn tell(&self, event: Event) {
         // the task is gone only when the broker stops
         let _ = self.inputs.send(Input::Event(event)).await;
     }
@@ -170,6 +172,47 @@ impl ControllerShell {
         });
         match asked.await {
             Some(ApiResult::ControlledShutdown(answer)) => answer,
+            _ => Err(ErrorCode::NotController),
+        }
+    }
+
+    /// ElectLeaders (43): the leader of each partition, or why there is none of that kind.
+    pub async fn elect_leaders(
+        &self,
+        partitions: Vec<PartitionKey>,
+        unclean: bool,
+    ) -> Result<Vec<(PartitionKey, Outcome<i32>)>, ErrorCode> {
+        let asked = self.ask(move |token| Event::ElectLeaders {
+            token,
+            partitions,
+            unclean,
+        });
+        match asked.await {
+            Some(ApiResult::Elections(answer)) => answer,
+            _ => Err(ErrorCode::NotController),
+        }
+    }
+
+    /// AlterPartitionReassignments (45): replicas to move to, None to give a move up.
+    pub async fn alter_reassignments(
+        &self,
+        wanted: Vec<(PartitionKey, Option<Vec<i32>>)>,
+    ) -> Result<Vec<(PartitionKey, Outcome<()>)>, ErrorCode> {
+        let asked = self.ask(move |token| Event::AlterReassignments { token, wanted });
+        match asked.await {
+            Some(ApiResult::Reassigned(answer)) => answer,
+            _ => Err(ErrorCode::NotController),
+        }
+    }
+
+    /// ListPartitionReassignments (46); None: all.
+    pub async fn list_reassignments(
+        &self,
+        wanted: Option<Vec<PartitionKey>>,
+    ) -> Result<Vec<Reassigning>, ErrorCode> {
+        let asked = self.ask(move |token| Event::ListReassignments { token, wanted });
+        match asked.await {
+            Some(ApiResult::Reassignments(answer)) => answer,
             _ => Err(ErrorCode::NotController),
         }
     }

@@ -47,6 +47,12 @@ pub(crate) fn controller_config(broker: &Broker) -> ControllerConfig {
         feature_version: if at_least("3.3-IV0") { 2 } else { 1 },
         has_topic_ids: at_least("2.8-IV0"),
         has_recovery_state: at_least("3.2-IV0"),
+        balance_every_ms: config
+            .auto_leader_rebalance_enable
+            .then(|| u64::try_from(config.leader_imbalance_check_interval_seconds).unwrap_or(300))
+            .map(|seconds| seconds.max(1).saturating_mul(1000)),
+        balance_percentage: usize::try_from(config.leader_imbalance_per_broker_percentage)
+            .unwrap_or(0),
         inter_broker_listener: broker.listeners.inter_broker.to_string(),
     }
 }

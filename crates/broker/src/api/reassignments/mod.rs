@@ -1,0 +1,6 @@
+//! Partitions that move to other replicas.
+
+/// AlterPartitionReassignments (45).
+pub mod alter;
+/// ListPartitionReassignments (46).
+pub mod list;
