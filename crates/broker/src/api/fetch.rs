@@ -83,6 +83,9 @@ pub async fn answer(
         };
         let name = names.get(place).cloned().flatten();
         let mut part = part(replicas, ctx, &params, key, wanted, name.as_deref(), answer).await;
+        if let Some(name) = &name {
+            count(replicas, &params, name, &part);
+        }
         if ctx.api_version >= LEADER_HINTS_FROM
             && let Some(name) = name
         {
@@ -292,6 +295,27 @@ async fn part(
         }
     }
     part
+}
+
+fn count(replicas: &ReplicaManager, params: &FetchParams, topic: &str, part: &PartitionData) {
+    let Ok(partition) = replicas.partition(topic, part.partition_index) else {
+        return;
+    };
+    let metrics = &partition.metrics;
+    metrics.add(|c| &c.fetch_requests, 1);
+    let is_ours = [
+        ErrorCode::KafkaStorageError.code(),
+        ErrorCode::UnknownServerError.code(),
+    ];
+    if is_ours.contains(&part.error_code) {
+        metrics.add(|c| &c.failed_fetch_requests, 1);
+    }
+    let bytes = part.records.as_ref().map_or(0, Records::len);
+    if bytes > 0 && params.replica_id < 0 {
+        metrics.add(|c| &c.bytes_out, bytes);
+    } else if bytes > 0 {
+        metrics.add(|c| &c.replication_bytes_out, bytes);
+    }
 }
 
 fn error_part(partition_index: i32, code: ErrorCode) -> PartitionData {

@@ -74,6 +74,8 @@ impl ReplicaManager {
         now_ms: i64,
     ) -> Result<AppendOutcome, AppendFailure> {
         let partition = self.partition(topic, partition)?;
+        partition.metrics.add(|c| &c.produce_requests, 1);
+        let size = records.len() as u64;
         let outcome = partition.with_log(-1, true, |role, log| {
             if acks_all && !enough_in_sync(&partition, role) {
                 let code = ErrorCode::NotEnoughReplicas;
@@ -105,13 +107,25 @@ impl ReplicaManager {
         })?;
         match outcome {
             Ok(info) => {
+                if !info.duplicate {
+                    let metrics = &partition.metrics;
+                    metrics.add(|c| &c.messages_in, info.records.into());
+                    metrics.add(|c| &c.bytes_in, info.bytes.into());
+                }
                 partition.waiters.wake();
                 Ok(AppendOutcome { partition, info })
             }
             Err((refused, error)) => {
                 // Outside of the locks: a failed directory changes the roles of its partitions.
                 if let Some(AppendError::Log(error)) = error.as_deref() {
+                    partition.metrics.add(|c| &c.failed_produce_requests, 1);
                     self.log_failed(&partition.id, "appending", error);
+                }
+                if matches!(
+                    refused.code,
+                    ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge
+                ) {
+                    partition.metrics.add(|c| &c.bytes_rejected, size);
                 }
                 Err(refused)
             }

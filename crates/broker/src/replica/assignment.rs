@@ -236,6 +236,7 @@ impl ReplicaManager {
             id.clone(),
             self.config.clone(),
             self.metadata.clone(),
+            self.topics.topic(&id.topic),
         ))
     }
 

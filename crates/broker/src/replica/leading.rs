@@ -87,6 +87,11 @@ impl Partition {
                         return;
                     }
                     tracing::info!(partition = %self.id, ?isr, partition_epoch, "the ISR has changed");
+                    match isr.len().cmp(&role.isr.confirmed().len()) {
+                        std::cmp::Ordering::Less => self.metrics.add(|c| &c.isr_shrinks, 1),
+                        std::cmp::Ordering::Greater => self.metrics.add(|c| &c.isr_expands, 1),
+                        std::cmp::Ordering::Equal => {}
+                    }
                     role.isr = InSync::new(isr);
                     role.partition_epoch = partition_epoch;
                     if let Some(log) = role.log.clone() {

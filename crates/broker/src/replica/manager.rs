@@ -15,6 +15,7 @@ use super::partition::{Partition, report};
 use super::session::FetchSessions;
 use crate::config::ConfigStore;
 use crate::metadata::MetadataCache;
+use crate::metrics::TopicRegistry;
 
 /// Told of leadership, in order, after the role has changed: the coordinators load and unload their partitions so.
 pub trait LeadershipObserver: Send + Sync {
@@ -84,6 +85,8 @@ pub struct ReplicaManager {
     pub(crate) checkpoints_high_watermarks: AtomicBool,
     pub(crate) sessions: FetchSessions,
     pub(crate) isr_changes: IsrChanges,
+    /// Counters by topic.
+    pub topics: TopicRegistry,
     pub(crate) fetchers: OnceLock<Fetchers>,
     observers: OnceLock<Vec<Arc<dyn LeadershipObserver>>>,
     storage_news: OnceLock<TellStorageNews>,
@@ -108,6 +111,7 @@ impl ReplicaManager {
             checkpoints_high_watermarks: AtomicBool::new(false),
             sessions: FetchSessions::new(usize::try_from(slots).unwrap_or(0)),
             isr_changes: IsrChanges::default(),
+            topics: TopicRegistry::default(),
             fetchers: OnceLock::new(),
             observers: OnceLock::new(),
             storage_news: OnceLock::new(),
@@ -200,10 +204,15 @@ impl ReplicaManager {
                 Hosted::Offline | Hosted::Unopened(_) => counts.offline += 1,
                 Hosted::Online(partition) => {
                     let role = partition.role();
-                    counts.led += usize::from(role.is_leader);
-                    counts.under_replicated += usize::from(
-                        role.is_leader && role.isr.confirmed().len() < role.replicas.len(),
-                    );
+                    if !role.is_leader {
+                        continue;
+                    }
+                    let in_sync = role.isr.confirmed().len();
+                    let least = partition.effective_min_isr(&role);
+                    counts.led += 1;
+                    counts.under_replicated += usize::from(in_sync < role.replicas.len());
+                    counts.under_min_isr += usize::from(in_sync < least);
+                    counts.at_min_isr += usize::from(in_sync == least);
                 }
             }
         }
@@ -292,6 +301,10 @@ pub struct PartitionCounts {
     pub led: usize,
     /// Led here with fewer in-sync replicas than assigned ones.
     pub under_replicated: usize,
+    /// Led here with fewer in-sync replicas than `min.insync.replicas`: acks=all is refused.
+    pub under_min_isr: usize,
+    /// Led here with just as many.
+    pub at_min_isr: usize,
     /// In failed directories, or not to be opened for want of space or file descriptors.
     pub offline: usize,
 }

@@ -13,6 +13,7 @@ use super::isr_changes::Proposal;
 use super::waiters::WaitList;
 use crate::config::ConfigStore;
 use crate::metadata::MetadataCache;
+use crate::metrics::TopicMetrics;
 
 /// What the controller said last, and what follows from it.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct Partition {
     pub id: TopicPartition,
     config: Arc<ConfigStore>,
     metadata: Arc<MetadataCache>,
+    /// Its topic's counters.
+    pub(crate) metrics: Arc<TopicMetrics>,
     role: RwLock<Role>,
     /// Woken at each change of log, high watermark or role.
     pub(crate) waiters: Arc<WaitList>,
@@ -57,11 +60,13 @@ impl Partition {
         id: TopicPartition,
         config: Arc<ConfigStore>,
         metadata: Arc<MetadataCache>,
+        metrics: Arc<TopicMetrics>,
     ) -> Self {
         Self {
             id,
             config,
             metadata,
+            metrics,
             role: RwLock::new(Role {
                 log: None,
                 topic_id: None,

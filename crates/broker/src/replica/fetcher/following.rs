@@ -78,7 +78,14 @@ impl Partition {
             return None;
         }
         let mut log = role.log.as_ref()?.lock();
-        Some(apply(&mut log, &step.what, now_ms))
+        let outcome = apply(&mut log, &step.what, now_ms);
+        if let What::Append { records, .. } = &step.what
+            && outcome.is_ok()
+        {
+            self.metrics
+                .add(|c| &c.replication_bytes_in, records.len() as u64);
+        }
+        Some(outcome)
     }
 }
 
