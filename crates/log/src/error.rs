@@ -36,6 +36,9 @@ pub enum LogError {
     /// The log was deleted while it was in use.
     #[error("the log in {} was deleted", dir.display())]
     Deleted { dir: PathBuf },
+    /// The broker stops.
+    #[error("the log in {} is closed", dir.display())]
+    Closed { dir: PathBuf },
     #[error("no log directory is online")]
     NoDirOnline,
     /// A segment's offsets do not fit in its index; it is split when the log is opened.
@@ -129,7 +132,7 @@ impl LogError {
             | Self::NoDirOnline
             | Self::OffsetOverflow { .. }
             | Self::Stopped => ErrorCode::KafkaStorageError,
-            Self::Deleted { .. } => ErrorCode::NotLeaderOrFollower,
+            Self::Deleted { .. } | Self::Closed { .. } => ErrorCode::NotLeaderOrFollower,
             Self::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
             Self::InconsistentTopicId { .. } => ErrorCode::InconsistentTopicId,
             Self::Conflict(_) => ErrorCode::UnknownServerError,

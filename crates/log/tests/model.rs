@@ -268,7 +268,7 @@ fn run(ops: Vec<Op>) {
                 model.start = log.log_start_offset();
                 model.batches.retain(|b| b.last_offset() >= model.start);
                 log.update_config(config.clone());
-                log.remove_deleted_files(i64::MAX);
+                gracchus_log::partition::remove_files(&log.take_deleted_files(i64::MAX));
             }
             Op::HighWatermark(permille) => {
                 let to = at(permille);

@@ -295,3 +295,33 @@ fn a_stopped_load_after_a_clean_stop_is_still_clean() {
         "loaded 5/5 partitions"
     );
 }
+
+/// A lost index makes its segment be looked at; damage in it is a hole, as Kafka leaves it, and no reason to drop what came
+/// after and was stopped cleanly.
+#[test]
+fn damage_in_an_old_segment_costs_no_other() {
+    for clean in [false, true] {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("t-0");
+        let small = Arc::new(LogConfig {
+            segment_bytes: 600,
+            ..(*config()).clone()
+        });
+        let mut log = open(&dir, &small, |_| {});
+        append(&mut log, 12);
+        log.close(0).unwrap();
+        drop(log);
+        flip(&dir.join("00000000000000000003.log"), 200);
+        std::fs::remove_file(dir.join("00000000000000000003.index")).unwrap();
+        let mut log = open(&dir, &small, |o| {
+            o.clean = clean;
+            o.recovery_point = 12;
+        });
+        assert_eq!(log.log_end_offset(), 12);
+        let found: Vec<i64> = records(&read_all(&mut log, 0))
+            .iter()
+            .map(|r| r.0)
+            .collect();
+        assert_eq!(found, [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]);
+    }
+}

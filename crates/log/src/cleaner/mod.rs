@@ -198,7 +198,10 @@ impl CleanerState {
             else {
                 break;
             };
-            let planned = log.lock().plan_cleaning(cleanable);
+            let (planned, truncations) = {
+                let mut log = log.lock();
+                (log.plan_cleaning(cleanable), log.truncations())
+            };
             let cleaned = planned
                 .map_err(CleanError::Log)
                 .and_then(|p| clean::clean(log, &p, config, &mut throttle, now_ms));
@@ -227,6 +230,13 @@ impl CleanerState {
                         tracing::warn!("compaction of {partition} failed: {error}");
                         report.errors.push(error);
                     }
+                }
+                // What it was reading was cut off meanwhile.
+                Err(CleanError::Uncleanable { reason })
+                    if log.lock().truncations() != truncations =>
+                {
+                    left.insert(partition);
+                    tracing::debug!("{partition}: {reason}");
                 }
                 Err(CleanError::Uncleanable { reason }) => {
                     tracing::warn!(

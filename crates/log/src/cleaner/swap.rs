@@ -1,7 +1,9 @@
 //! Putting a cleaned segment in the place of those it was made from, so that a crash at any step is either undone or
 //! finished at the next start (`partition::open`): rename to `.swap`, rename the old ones to `.deleted`, drop `.swap`.
 
+use crate::disk;
 use crate::error::LogError;
+use crate::naming::{FileKind, segment_file_with};
 use crate::partition::PartitionLog;
 use crate::segment::Segment;
 
@@ -30,7 +32,14 @@ impl PartitionLog {
             )));
         };
         self.check_online()?;
-        cleaned.rename(".swap")?;
+        if let Err(error) = cleaned.rename(".swap") {
+            // Left there, it would pass for complete at the next start, whatever the log holds by then.
+            for kind in FileKind::SEGMENT {
+                let half = segment_file_with(self.dir(), base, kind, ".swap");
+                let _ = disk::remove_if_exists(&half);
+            }
+            return Err(error);
+        }
         let all = self.segments_mut();
         let mut rest = all.split_off(at);
         let newer = rest.split_off(serials.len());
@@ -45,5 +54,60 @@ impl PartitionLog {
             Some(cleaned) => cleaned.rename(""),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LogConfig;
+    use crate::naming::TopicPartition;
+    use crate::partition::{AppendOrigin, OpenOptions};
+    use gracchus_record::{BatchBuilder, Codec, NewRecord};
+    use std::sync::Arc;
+
+    /// A follower's log is cut in the middle of a segment that is being cleaned, and goes on with other records.
+    #[test]
+    fn what_was_cut_off_meanwhile_does_not_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Arc::new(LogConfig {
+            compact: true,
+            segment_bytes: 400,
+            ..LogConfig::default()
+        });
+        let options = OpenOptions {
+            config: config.clone(),
+            ..OpenOptions::default()
+        };
+        let partition = TopicPartition::new("t", 0);
+        let mut log = PartitionLog::open(dir.path(), partition, options).unwrap();
+        let put = |log: &mut PartitionLog, count: usize| {
+            for _ in 0..count {
+                let mut builder = BatchBuilder::new(Codec::None);
+                builder.push(NewRecord {
+                    timestamp: 1,
+                    key: Some(b"k"),
+                    value: Some(&[7; 100]),
+                    headers: &[],
+                });
+                let bytes = builder.build().unwrap().bytes().clone();
+                log.append_as_leader(bytes, 0, AppendOrigin::Client, 0)
+                    .unwrap();
+            }
+        };
+        put(&mut log, 8);
+        log.update_high_watermark(8);
+        let cleanable = log.cleanable(None, 0).unwrap();
+        let plan = log.plan_cleaning(cleanable).unwrap();
+        let serials: Vec<u64> = plan.sources.iter().map(|s| s.serial).collect();
+        assert_eq!(serials.len(), 3);
+        let base = plan.sources.first().unwrap().base_offset;
+        let dir: Arc<std::path::Path> = Arc::from(dir.path());
+        let cleaned = Segment::create_as(&dir, base, &config, 0, ".cleaned").unwrap();
+        // to where the plan's second segment still stands, shorter, and then has a successor again
+        log.truncate_to(3, 0).unwrap();
+        put(&mut log, 4);
+        let error = log.swap_in(cleaned, &serials[..2], 0).unwrap_err();
+        assert!(matches!(error, LogError::Conflict(_)), "{error}");
     }
 }

@@ -37,6 +37,7 @@ impl LogManager {
         }
         let mut failed = LogError::NoDirOnline;
         for at in self.by_emptiness() {
+            self.forget_former(at, partition);
             match self.create_in(at, partition, topic_id, &config, now_ms) {
                 Ok(log) => {
                     let log = Arc::new(Mutex::new(log));

@@ -58,6 +58,9 @@ impl LogManager {
             return Err(StartError::Stopped);
         }
         let durable = loader.into_durable();
+        for (facts, durable) in facts.iter_mut().zip(durable) {
+            facts.recovery_points.extend(durable);
+        }
         for (dir, error) in errors {
             if let Some(dir) = dirs.get(dir)
                 && dir.set_offline()
@@ -72,14 +75,20 @@ impl LogManager {
         if dirs.iter().all(LogDir::is_offline) {
             return Err(StartError::AllFailed(failures.join("; ")));
         }
+        let mut cut = false;
         let mut logs: HashMap<TopicPartition, Held> = HashMap::with_capacity(opened.len());
         for (dir, mut log) in opened {
             if dirs.get(dir).is_none_or(LogDir::is_offline) {
                 continue;
             }
             let partition = log.topic_partition().clone();
-            if let Some(offset) = durable.get(dir).and_then(|d| d.get(&partition)) {
-                log.raise_recovery_point(*offset);
+            // As far as the checkpoint says everything is on the device, or has been put there by the recovery.
+            let noted = facts
+                .get(dir)
+                .and_then(|f| f.recovery_points.get(&partition));
+            if let Some(noted) = noted {
+                log.raise_recovery_point(*noted);
+                cut |= log.recovery_point() < *noted;
             }
             if let Some(other) = logs.get(&partition) {
                 return Err(StartError::Duplicate {
@@ -92,8 +101,8 @@ impl LogManager {
             logs.insert(partition, Held { log, dir });
         }
         let cleaner = CleanerState::load(&dirs);
-        Ok(Self {
-            written: Written::new(dirs.len()),
+        let manager = Self {
+            written: Written::new(facts),
             dirs,
             config,
             default_config: Mutex::new(default_config),
@@ -103,7 +112,12 @@ impl LogManager {
             doomed: Mutex::new(doomed),
             newly_offline: Mutex::new(Vec::new()),
             cleaner,
-        })
+        };
+        if cut {
+            // What is appended from here on has not been checked, nor flushed.
+            manager.checkpoint_recovery_points();
+        }
+        Ok(manager)
     }
 }
 

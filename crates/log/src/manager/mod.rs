@@ -216,7 +216,10 @@ impl LogManager {
 
     /// Notes an error of periodic work.
     fn report(&self, partition: &TopicPartition, what: &str, error: &LogError) {
-        if matches!(error, LogError::Offline { .. } | LogError::Deleted { .. }) {
+        if matches!(
+            error,
+            LogError::Offline { .. } | LogError::Deleted { .. } | LogError::Closed { .. }
+        ) {
             return;
         }
         tracing::warn!("{what} of {partition} failed: {error}");

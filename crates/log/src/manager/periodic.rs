@@ -5,7 +5,7 @@ use crate::cleaner::CleanerReport;
 use crate::disk;
 use crate::error::LogError;
 use crate::naming::TopicPartition;
-use crate::partition::PartitionLog;
+use crate::partition::{PartitionLog, remove_files};
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -73,7 +73,8 @@ impl LogManager {
     pub fn run_file_deletion_once(&self, now_ms: i64) -> usize {
         let mut removed = self.remove_doomed(now_ms);
         for (_, log) in self.logs() {
-            removed += log.lock().remove_deleted_files(now_ms);
+            let due = log.lock().take_deleted_files(now_ms);
+            removed += remove_files(&due);
         }
         removed
     }

@@ -156,6 +156,10 @@ impl PartitionLog {
         let Some(first) = batches.first().map(Entry::base_offset) else {
             return Ok(self.nothing_appended());
         };
+        if first < self.log_end && self.log_end == self.log_start && last >= self.log_end {
+            // Empty, and its start lies inside of the leader's batch (DeleteRecords): the batch is kept whole.
+            self.restart_at(first, self.log_start, now_ms)?;
+        }
         if first < self.log_end {
             return Err(AppendError::UnexpectedOffset {
                 first,
@@ -335,15 +339,19 @@ impl PartitionLog {
             .ok_or_else(|| LogError::corrupt(&dir, "it has no active segment"))?;
         let before = active.size();
         active.append(slices, span, &config)?;
+        let stable = self
+            .producers
+            .last_stable_offsets(&part.updates, &part.completed);
         let aborted: Vec<AbortedEntry> = part
             .completed
             .iter()
-            .filter(|c| c.aborted)
-            .map(|c| AbortedEntry {
+            .zip(stable)
+            .filter(|(c, _)| c.aborted)
+            .map(|(c, last_stable_offset)| AbortedEntry {
                 producer_id: c.producer_id,
                 first_offset: c.first_offset,
                 last_offset: c.last_offset,
-                last_stable_offset: self.producers.last_stable_after(c),
+                last_stable_offset,
             })
             .collect();
         if let Err(error) = active.add_aborts(&aborted) {

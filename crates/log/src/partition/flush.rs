@@ -230,7 +230,7 @@ impl PartitionLog {
         self.names.due && (self.log_end > 0 || self.size() > 0)
     }
 
-    /// As at a clean stop: a snapshot of the producers, indexes cut, all on the device, files closed.
+    /// As at a clean stop: a snapshot of the producers, indexes cut, all on the device, files closed. Nothing is served after.
     pub fn close(&mut self, now_ms: i64) -> Result<(), LogError> {
         self.check_online()?;
         let dir = self.dir.clone();
@@ -245,6 +245,8 @@ impl PartitionLog {
         }
         self.tail.clear();
         self.readers.forget();
+        // What came now would not be on the device when the clean stop is noted.
+        self.closed = true;
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod truncate;
 
 pub use flush::FlushTask;
 pub use open::OpenOptions;
+pub use retention::remove_files;
 
 use crate::config::{CompressionType, LogConfig};
 use crate::epochs::LeaderEpochCache;
@@ -194,6 +195,7 @@ pub struct PartitionLog {
     /// The lowest offset truncated to since the cleaner asked.
     truncated_to: Option<i64>,
     deleted_dir: bool,
+    closed: bool,
     offline: Arc<AtomicBool>,
 }
 
@@ -270,14 +272,19 @@ impl PartitionLog {
         self.readers.forget();
     }
 
-    /// Deleted, or its log directory offline.
+    /// Deleted, closed, or its log directory offline.
     pub fn is_failed(&self) -> bool {
-        self.deleted_dir || self.offline.load(Relaxed)
+        self.deleted_dir || self.closed || self.offline.load(Relaxed)
     }
 
     pub(crate) fn check_online(&self) -> Result<(), LogError> {
         if self.deleted_dir {
             return Err(LogError::Deleted {
+                dir: self.dir.to_path_buf(),
+            });
+        }
+        if self.closed {
+            return Err(LogError::Closed {
                 dir: self.dir.to_path_buf(),
             });
         }
@@ -445,6 +452,11 @@ impl PartitionLog {
         if self.high_watermark < offset {
             self.high_watermark_at = None;
         }
+    }
+
+    /// Counts truncations.
+    pub(crate) fn truncations(&self) -> u64 {
+        self.truncations
     }
 
     /// The lowest offset truncated to since the last call.

@@ -93,7 +93,8 @@ impl PartitionLog {
                     watch.reached(producers.end_offset());
                 }
             }
-            if truncated > 0 && at + 1 < self.segments.len() {
+            // Damage below the recovery point is a hole in an old segment, whose index was lost: what came after stays.
+            if truncated > 0 && at >= unchecked && at + 1 < self.segments.len() {
                 let rest = self.segments.split_off(at + 1);
                 tracing::warn!(
                     "{}: {} segments after the cut are dropped",

@@ -136,23 +136,22 @@ impl PartitionLog {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Removes `.deleted` files whose time has come; how many.
-    pub fn remove_deleted_files(&mut self, now_ms: i64) -> usize {
-        let mut removed = 0;
-        let partition = &self.partition;
-        self.deleted.retain(|files| {
-            if files.at_ms > now_ms {
-                return true;
-            }
-            for path in &files.paths {
-                match disk::remove_if_exists(path) {
-                    Ok(true) => removed += 1,
-                    Ok(false) => {}
-                    Err(error) => tracing::warn!("{partition}: {error}"),
-                }
-            }
-            false
-        });
-        removed
+    /// The `.deleted` files whose time has come, for [`remove_files`]: a large file takes its time, which the log's lock is
+    /// not held for.
+    pub fn take_deleted_files(&mut self, now_ms: i64) -> Vec<PathBuf> {
+        let due = self.deleted.extract_if(.., |files| files.at_ms <= now_ms);
+        due.flat_map(|files| files.paths).collect()
     }
+}
+
+/// Removes files; how many there were.
+pub fn remove_files(paths: &[PathBuf]) -> usize {
+    let removed = |path: &&PathBuf| match disk::remove_if_exists(path) {
+        Ok(there) => there,
+        Err(error) => {
+            tracing::warn!("{error}; it goes at the next start");
+            false
+        }
+    };
+    paths.iter().filter(removed).count()
 }

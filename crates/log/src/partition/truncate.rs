@@ -10,8 +10,8 @@ impl PartitionLog {
         self.check_online()?;
         let dir = self.dir.clone();
         if offset >= self.log_end {
-            // An epoch noted at the end without records is forgotten too.
-            let changed = self.epochs.truncate_from_end(&dir, offset)?;
+            // An epoch noted at the end without records is forgotten too: this broker led, and no record came.
+            let changed = self.epochs.truncate_from_end(&dir, self.log_end)?;
             self.names.note(changed);
             return Ok(false);
         }
@@ -22,7 +22,9 @@ impl PartitionLog {
         }
         self.note_truncation(offset);
         let keep = self.segments.floor(offset).map_or(0, |at| at + 1);
-        let gone = self.segments.split_off(keep);
+        let mut gone = self.segments.split_off(keep);
+        // From the last on: what a crash leaves is a log without a hole.
+        gone.reverse();
         self.tail.truncate(offset);
         self.readers.forget();
         // From here on the log ends at `offset`, whatever fails: a second try goes on.
@@ -46,24 +48,32 @@ impl PartitionLog {
         offset: i64,
         now_ms: i64,
     ) -> Result<(), LogError> {
+        self.restart_at(offset, offset, now_ms)
+    }
+
+    /// As [`Self::truncate_fully_and_start_at`], with a log start that lies in the middle of the batch to come: a follower's
+    /// first fetch from a leader whose records were deleted up to there gives the whole batch.
+    pub fn restart_at(&mut self, offset: i64, log_start: i64, now_ms: i64) -> Result<(), LogError> {
         self.check_online()?;
         let dir = self.dir.clone();
         self.note_truncation(offset);
-        let gone = self.segments.split_off(0);
+        let mut gone = self.segments.split_off(0);
+        gone.reverse();
         self.tail.clear();
         self.readers.forget();
-        self.discard(gone, now_ms)?;
-        let segment = Segment::create(&self.dir, offset, &self.config, now_ms)?;
-        self.segments.push(segment);
+        // From here on the log is empty, whatever fails: the next append makes its segment.
         self.log_end = offset;
-        self.log_start = offset;
-        self.high_watermark = offset;
+        self.log_start = log_start.max(offset);
+        self.high_watermark = self.log_start.min(offset);
         self.high_watermark_at = Some(LogPosition {
             offset,
             segment_base: offset,
             position: 0,
         });
         self.recovery_point = self.recovery_point.min(offset);
+        self.discard(gone, now_ms)?;
+        let segment = Segment::create(&self.dir, offset, &self.config, now_ms)?;
+        self.segments.push(segment);
         self.epochs.clear(&dir)?;
         self.producers.truncate_fully(&dir, offset)
     }

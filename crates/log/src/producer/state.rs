@@ -115,6 +115,26 @@ impl ProducerState {
             .map_or(completed.last_offset.saturating_add(1), |(first, _)| *first)
     }
 
+    /// The last stable offset that each marker of one append leaves behind, as if its batches had come one by one: a
+    /// follower gets many at once, and too high an offset would hide aborted transactions from readers.
+    pub fn last_stable_offsets(
+        &self,
+        updates: &[ProducerUpdate],
+        completed: &[CompletedTxn],
+    ) -> Vec<i64> {
+        if completed.is_empty() {
+            return Vec::new();
+        }
+        let started = updates.iter().flat_map(ProducerUpdate::started);
+        let mut open: BTreeSet<i64> = self.ongoing.keys().chain(started).copied().collect();
+        let after = |done: &CompletedTxn| {
+            open.remove(&done.first_offset);
+            let end = done.last_offset.saturating_add(1);
+            open.first().map_or(end, |first| end.min(*first))
+        };
+        completed.iter().map(after).collect()
+    }
+
     /// The transaction has its marker; it becomes stable when that is below the high watermark.
     pub fn complete(&mut self, completed: &CompletedTxn) {
         self.ongoing.remove(&completed.first_offset);

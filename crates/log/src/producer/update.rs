@@ -45,6 +45,11 @@ impl ProducerUpdate {
         self.updated.producer_id
     }
 
+    /// First offsets of the transactions that it begins.
+    pub(super) fn started(&self) -> &[i64] {
+        &self.started
+    }
+
     pub(super) fn into_parts(self) -> (ProducerEntry, Vec<i64>) {
         (self.updated, self.started)
     }

@@ -500,6 +500,8 @@ impl Segment {
                 .map_err(|e| LogError::io("cut", &self.path(FileKind::Log), e))?;
             cut = self.size - u64::from(spot.position);
             self.size = spot.position.into();
+            // A cleaning of what it held is not of it any more.
+            self.serial = next_serial();
         }
         if self.size == 0 {
             self.created_ms = now_ms;
