@@ -1,14 +1,17 @@
 """What goes wrong at a start, and what an operator is told: one paragraph, exit code 1, nothing changed on disk."""
 
 import json
+import random
 import re
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from servers import BINARY, Process, free_port, listens, wait_for
 
@@ -129,6 +132,55 @@ def test_sigterm_while_starting(tmp_path):
     wait_for(lambda: "waiting for ZooKeeper" in p.text() or "listener PLAINTEXT" in p.text(), "its first lines")
     assert p.stop(signal.SIGTERM) == 0
     assert "stopped while starting" in p.text() and "panicked" not in p.text()
+
+
+def test_sigterm_at_any_moment_of_a_start(own_cluster):
+    """Exit code 0 whenever it comes, and no start has anything to recover after it."""
+    rng = random.Random(7)
+    server = own_cluster().start()
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    for f in admin.create_topics([NewTopic("many", 300, 1)]).values():
+        f.result(60)
+    wait_for(lambda: "is ready" in server.log_text(), "the server's own word")
+    begun = time.monotonic()
+    assert server.stop() == 0
+    server.start()
+    wait_for(lambda: server.log_text().count("gracchus is ready") == 2, "the second start")
+    long = time.monotonic() - begun
+    assert server.stop() == 0
+    for _ in range(20):
+        before = server.directory.joinpath("gracchus.log").stat().st_size
+        server.start(wait=False)
+        time.sleep(rng.uniform(0, long))    # the moment of the signal: what is tested, not a wait for anything
+        code = server.stop()
+        # before its first word the process is not there yet, and the signal ends it as any program
+        assert code == 0 or code == -15 and server.directory.joinpath("gracchus.log").stat().st_size == before
+    server.start()
+    log = server.broker
+    wait_for(lambda: "gracchus is ready" in log.text().split("coordination server on")[-1], "the last start")
+    text = log.text()
+    assert "recovered" not in text and "panicked" not in text and " ERROR " not in text, \
+        [line for line in text.splitlines() if " ERROR " in line or "recovered" in line]
+    assert "stopped while starting" in text, "not one came during a start"
+    assert len(AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=60).topics["many"].partitions) == 300
+
+
+def test_progress_of_a_recovery_is_told(own_cluster):
+    """After a kill: how many partitions and bytes, in the log, and in /health until it is done."""
+    server = own_cluster().start()
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    for f in admin.create_topics([NewTopic("big", 4, 1, config={"segment.bytes": "50000000"})]).values():
+        f.result(60)
+    p = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 5})
+    for n in range(20000):
+        p.produce("big", b"x" * 1000)
+        p.poll(0)
+    assert p.flush(60) == 0
+    server.kill()
+    server.start()
+    wait_for(lambda: server.log_text().count("gracchus is ready") == 2, "the server's own word")
+    last = server.log_text().split("coordination server on")[-1]
+    assert re.search(r"recovered [\d,]+/[\d,]+ partitions, \d+ MB/\d+ MB", last), last
 
 
 def test_a_broker_waits_for_its_zookeeper(tmp_path):

@@ -5,12 +5,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Poll;
 
 use gracchus_broker::config::{Origin, Sources};
-use gracchus_broker::lifecycle::{self, LifecycleError, Prepared, Running, StartOptions, Status};
+use gracchus_broker::lifecycle::{
+    self, LifecycleError, Phase, Prepared, Running, StartOptions, Status,
+};
 use gracchus_broker::net::client::BrokerConnection;
 use gracchus_kafka_proto::messages::{ApiVersionsRequest, ApiVersionsResponse, MetadataRequest};
 use gracchus_kafka_proto::{Message, Reader};
+use gracchus_registry::json::TopicAssignment;
+use gracchus_registry::registry::NewTopic;
 use gracchus_zk_server::{ZkConfig, ZkServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -47,6 +52,10 @@ impl<'a> Start<'a> {
     }
 
     async fn run(self) -> Result<Running, LifecycleError> {
+        self.run_until(std::future::pending()).await
+    }
+
+    async fn run_until(self, stop: impl Future<Output = ()>) -> Result<Running, LifecycleError> {
         let mut sources = Sources::default();
         let connect = self.zookeeper.local_addr().to_string();
         let dir = self.log_dir.display().to_string();
@@ -61,7 +70,7 @@ impl<'a> Start<'a> {
             sources.set(key, value, Origin::Preset);
         }
         let prepared = Prepared::bind(sources.check()?)?;
-        lifecycle::start(prepared, self.options, self.status).await
+        lifecycle::start(prepared, self.options, self.status, stop).await
     }
 }
 
@@ -523,4 +532,64 @@ mod mutated {
             });
         }
     }
+}
+
+/// Completes when the status says this.
+async fn phase(status: Arc<Status>, wanted: &str) {
+    std::future::poll_fn(|cx| match &*status.phase() {
+        Phase::Starting(text) if text.contains(wanted) => Poll::Ready(()),
+        _ => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_is_clean_in_every_phase_of_a_start() {
+    let (zk_dir, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let zk = zookeeper(zk_dir.path()).await;
+    let first = Start::new(&zk, dir.path()).run().await.unwrap();
+    first.ready().await;
+    let topic = NewTopic {
+        name: "t".into(),
+        assignment: TopicAssignment {
+            partitions: (0..30).map(|p| (p, vec![1001])).collect(),
+            ..Default::default()
+        },
+        config: Default::default(),
+    };
+    for made in first.broker.registry.create_topics(&[topic]).await {
+        made.unwrap();
+    }
+    while first.broker.replicas.logs().logs().len() < 30 {
+        tokio::task::yield_now().await;
+    }
+    first.stop().await;
+    let clean = dir.path().join(".kafka_cleanshutdown");
+    let session = dir.path().join(".gracchus-session");
+    assert!(clean.exists() && !session.exists());
+    for wanted in [
+        "waiting for ZooKeeper",
+        "settling",
+        "loading logs",
+        "registering",
+    ] {
+        let status: Arc<Status> = Arc::default();
+        let mut start = Start::new(&zk, dir.path());
+        start.status = status.clone();
+        let stopped = start.run_until(phase(status, wanted)).await;
+        assert!(matches!(stopped, Err(LifecycleError::Stopped)), "{wanted}");
+        assert!(
+            clean.exists(),
+            "stopped while {wanted}, the next start recovers"
+        );
+    }
+    assert!(!session.exists(), "what a stop leaves needs no ending");
+    let again = Start::new(&zk, dir.path()).run().await.unwrap();
+    again.ready().await;
+    assert_eq!(again.broker.replicas.logs().logs().len(), 30);
+    again.stop().await;
+    zk.shutdown().await;
 }

@@ -39,9 +39,14 @@ async fn started(zk_dir: &Path, log_dir: &Path, protocol: &str) -> (ZkServer, Ru
     }
     let prepared = Prepared::bind(sources.check().unwrap()).unwrap();
     let status = Arc::new(Status::default());
-    let running = lifecycle::start(prepared, StartOptions::default(), status)
-        .await
-        .unwrap();
+    let running = lifecycle::start(
+        prepared,
+        StartOptions::default(),
+        status,
+        std::future::pending(),
+    )
+    .await
+    .unwrap();
     running.broker.metadata.update(|snapshot| {
         let own = LiveBroker {
             id: 1,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Raises the soft limit of open files to the hard one: a broker holds a few for each partition.
 pub fn raise_file_limit() {
@@ -24,12 +24,20 @@ pub fn raise_file_limit() {
     }
 }
 
-/// Completes at the first SIGTERM or Ctrl-C; a second one ends the process at once.
-pub async fn stop_signal() {
-    let (Ok(mut term), Ok(mut interrupt)) = (
+/// Catches signals from now on; the future completes at the first SIGTERM or Ctrl-C. A second one ends the process at
+/// once.
+pub fn stop_signal() -> impl Future<Output = ()> {
+    let caught = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
-    ) else {
+    );
+    stopped(caught)
+}
+
+type Caught = (std::io::Result<Signal>, std::io::Result<Signal>);
+
+async fn stopped(caught: Caught) {
+    let (Ok(mut term), Ok(mut interrupt)) = caught else {
         tracing::warn!("signals cannot be caught; kill ends the process without a clean shutdown");
         return std::future::pending().await;
     };

@@ -15,6 +15,8 @@ use crate::config::version::MetadataVersion;
 
 /// Requests in progress get this long to finish.
 const DRAIN: Duration = Duration::from_secs(2);
+/// ZooKeeper gets this long to end the session.
+pub(super) const CLOSE: Duration = Duration::from_secs(5);
 
 impl Running {
     /// Stops cleanly. Each step is bounded.
@@ -36,7 +38,12 @@ impl Running {
         {
             tracing::warn!("some connections did not end within {DRAIN:?}");
         }
-        broker.controller.stop().await;
+        if tokio::time::timeout(DRAIN, broker.controller.stop())
+            .await
+            .is_err()
+        {
+            tracing::warn!("the controller did not take its stop within {DRAIN:?}");
+        }
         broker.shutdown.cancel();
         broker.tasks.close();
         if tokio::time::timeout(Duration::from_secs(10), broker.tasks.wait())
@@ -50,7 +57,14 @@ impl Running {
         if closing.await.is_err() {
             tracing::error!("closing the logs failed; the next start recovers them");
         }
-        broker.registry.zk().close().await;
+        if tokio::time::timeout(CLOSE, broker.registry.zk().close())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "ZooKeeper did not hear of the session's end within {CLOSE:?}; it ends by its timeout"
+            );
+        }
         // a closed session needs no ending at the next start
         let _ = std::fs::remove_file(&self.session_file);
         tracing::info!("broker {} has shut down", broker.identity.broker_id);

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use gracchus_broker::config::Sources;
-use gracchus_broker::lifecycle::{self, Prepared, Status};
+use gracchus_broker::lifecycle::{self, LifecycleError, Prepared, Status};
 
 use super::{BrokerArgs, console};
 use crate::process;
 
 /// Runs until a signal.
 pub async fn run(args: BrokerArgs) -> ExitCode {
+    let signal = process::stop_signal();
+    tokio::pin!(signal);
     let mut sources = Sources::default();
     let read = sources.file(&args.file).and_then(|()| {
         args.overrides
@@ -37,17 +39,20 @@ pub async fn run(args: BrokerArgs) -> ExitCode {
         let at = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
         console::start(at, "--http-port", sources).await;
     }
-    let signal = process::stop_signal();
-    tokio::pin!(signal);
-    let running = tokio::select! {
-        started = lifecycle::start(prepared, args.adopt.into(), status.clone()) => match started {
-            Ok(running) => running,
-            Err(error) => return process::fail(&error),
-        },
-        () = &mut signal => {
+    let running = match lifecycle::start(
+        prepared,
+        args.adopt.into(),
+        status.clone(),
+        signal.as_mut(),
+    )
+    .await
+    {
+        Ok(running) => running,
+        Err(LifecycleError::Stopped) => {
             tracing::info!("stopped while starting");
             return ExitCode::SUCCESS;
         }
+        Err(error) => return process::fail(&error),
     };
     figures.set(&running.broker);
     tokio::select! {

@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use gracchus_broker::config::{ConfigError, Loaded, Origin, Sources};
-use gracchus_broker::lifecycle::{self, Prepared, Running, Status};
+use gracchus_broker::lifecycle::{self, LifecycleError, Prepared, Running, Status};
 use gracchus_broker::metrics::Exposition;
 use gracchus_zk_server::{ZkConfig, ZkServer};
 
@@ -19,6 +20,8 @@ const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Runs until a signal.
 pub async fn run(args: StartArgs) -> ExitCode {
+    let signal = process::stop_signal();
+    tokio::pin!(signal);
     if args.brokers != 1 {
         return process::fail(&format!(
             "--brokers {}: several brokers in one process are not offered yet. Leave the option out for one broker; for a cluster, \
@@ -56,20 +59,15 @@ pub async fn run(args: StartArgs) -> ExitCode {
         )
         .await
     };
-    let signal = process::stop_signal();
-    tokio::pin!(signal);
-    let started = tokio::select! {
-        started = bring_up(&args, prepared, &coordination, &status) => started,
-        () = &mut signal => {
-            tracing::info!("stopped while starting");
-            shut_down(&coordination).await;
-            return ExitCode::SUCCESS;
-        }
-    };
+    let started = bring_up(&args, prepared, &coordination, &status, signal.as_mut()).await;
     let running = match started {
         Ok(running) => running,
         Err(error) => {
             shut_down(&coordination).await;
+            if matches!(error.downcast_ref(), Some(LifecycleError::Stopped)) {
+                tracing::info!("stopped while starting");
+                return ExitCode::SUCCESS;
+            }
             return process::fail(&error);
         }
     };
@@ -94,14 +92,19 @@ async fn bring_up(
     prepared: Prepared,
     coordination: &Coordination,
     status: &Arc<Status>,
+    mut signal: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Running, Box<dyn std::error::Error>> {
     status.starting("waiting for the coordination server in this process");
     let mut config = ZkConfig::new(args.data.join("zookeeper"));
     config.client_address = SocketAddr::new(LOCAL, args.zookeeper_port);
     // all clients come from this machine, and they are trusted
     config.max_client_connections = 0;
-    coordination.set(ZkServer::start(config).await?);
-    Ok(lifecycle::start(prepared, args.adopt.into(), status.clone()).await?)
+    tokio::select! {
+        biased;
+        () = &mut signal => return Err(LifecycleError::Stopped.into()),
+        server = ZkServer::start(config) => coordination.set(server?),
+    }
+    Ok(lifecycle::start(prepared, args.adopt.into(), status.clone(), signal).await?)
 }
 
 async fn shut_down(coordination: &Coordination) {

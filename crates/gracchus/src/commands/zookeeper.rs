@@ -55,6 +55,8 @@ impl Coordination {
 
 /// Runs until a signal.
 pub async fn run(args: ZookeeperArgs) -> ExitCode {
+    let signal = process::stop_signal();
+    tokio::pin!(signal);
     let config = match ZkConfig::from_file(&args.file) {
         Ok(config) => config,
         Err(error) => return process::fail(&error),
@@ -80,8 +82,6 @@ pub async fn run(args: ZookeeperArgs) -> ExitCode {
         };
         console::start(at, key, sources).await;
     }
-    let signal = process::stop_signal();
-    tokio::pin!(signal);
     tokio::select! {
         started = ZkServer::start(config) => match started {
             Ok(server) => coordination.set(server),
