@@ -1,9 +1,11 @@
 //! A segment: a `.log` file and its indexes.
 
+mod append;
 mod flush;
 mod list;
 mod lookup;
 mod recover;
+mod roll;
 mod scan;
 
 pub use list::SegmentList;
@@ -15,19 +17,12 @@ pub use scan::{BatchScan, BatchSpot, HeaderScan};
 use crate::config::LogConfig;
 use crate::disk;
 use crate::error::LogError;
-use crate::index::{AbortedEntry, OffsetIndex, OffsetPosition, TimeEntry, TimeIndex, TxnIndex};
+use crate::index::{AbortedEntry, OffsetIndex, TimeEntry, TimeIndex, TxnIndex};
 use crate::naming::{FileKind, segment_file_with};
 use std::fs::File;
-use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
-
-/// Blocks are reserved ahead in steps between these, growing with the traffic.
-const RESERVE_LEAST: u64 = 1 << 20;
-const RESERVE_MOST: u64 = 64 << 20;
-/// Nothing is reserved before a segment holds this much: an idle partition takes no more than its data.
-const RESERVE_FROM: u64 = 256 << 10;
 
 /// One segment. Files are opened when needed and closed by [`Segment::close_idle`]; an idle one costs a few hundred
 /// bytes.
@@ -116,7 +111,7 @@ impl Segment {
             timestamp: -1,
             offset: base_offset,
         });
-        segment.roll_jitter_ms = jitter(dir, base_offset, config.segment_jitter_ms);
+        segment.roll_jitter_ms = roll::jitter(dir, base_offset, config.segment_jitter_ms);
         segment
     }
 
@@ -149,7 +144,7 @@ impl Segment {
             file: None,
             used: false,
             reserved_to: 0,
-            reserve_step: RESERVE_LEAST,
+            reserve_step: append::RESERVE_LEAST,
             index: OffsetIndex::default(),
             time_index: TimeIndex::default(),
             bytes_since_entry: 0,
@@ -257,231 +252,6 @@ impl Segment {
         true
     }
 
-    // --- appending
-
-    /// Writes the slices at the end and notes what they hold. On an error the segment is as it was.
-    pub fn append(
-        &mut self,
-        slices: &mut [IoSlice<'_>],
-        span: AppendSpan,
-        config: &LogConfig,
-    ) -> Result<(), LogError> {
-        let position = self.position_for(span.bytes)?;
-        if self.deferred {
-            self.make_files(config)?;
-        }
-        let file = self.file()?;
-        // Known before the write, so that nothing can fail after it but the indexes.
-        let known = self.max_timestamp(false)?;
-        self.reserve(&file, span.bytes, u64::from(config.segment_bytes));
-        if let Err(e) = disk::write_all_vectored(&file, slices, self.size) {
-            self.undo(&file, self.size);
-            return Err(LogError::io("append to", &self.path(FileKind::Log), e));
-        }
-        let before = self.bytes_since_entry;
-        let newest = if span.max_timestamp > known.timestamp {
-            TimeEntry {
-                timestamp: span.max_timestamp,
-                offset: span.max_timestamp_offset,
-            }
-        } else {
-            known
-        };
-        if before > u64::from(config.index_interval_bytes) {
-            let at = OffsetPosition {
-                offset: span.last_offset,
-                position,
-            };
-            if let Err(error) = self.add_index_entries(at, newest, config) {
-                self.undo(&file, self.size);
-                return Err(error);
-            }
-            self.bytes_since_entry = 0;
-        }
-        if position == 0 {
-            self.first_timestamp = Some(span.max_timestamp);
-        }
-        self.max_timestamp = Some(newest);
-        self.bytes_since_entry += span.bytes;
-        self.size += span.bytes;
-        Ok(())
-    }
-
-    fn position_for(&self, bytes: u64) -> Result<u32, LogError> {
-        let end = self.size.saturating_add(bytes);
-        match u32::try_from(self.size) {
-            Ok(position) if end <= i32::MAX as u64 => Ok(position),
-            _ => Err(LogError::corrupt(
-                &self.path(FileKind::Log),
-                "a segment cannot grow beyond 2 GiB",
-            )),
-        }
-    }
-
-    fn add_index_entries(
-        &mut self,
-        at: OffsetPosition,
-        newest: TimeEntry,
-        config: &LogConfig,
-    ) -> Result<(), LogError> {
-        let base = self.base_offset;
-        if !self.index.push_to_memory(base, at) {
-            let index = self.path(FileKind::OffsetIndex);
-            self.index
-                .push(&index, base, at, config.max_index_entries())?;
-        }
-        if !self.time_index.maybe_push_to_memory(base, newest) {
-            let time = self.path(FileKind::TimeIndex);
-            self.time_index
-                .maybe_push(&time, base, newest, config.max_time_index_entries())?;
-        }
-        Ok(())
-    }
-
-    /// Takes the last append back.
-    pub fn take_back(&mut self, size: u64, offset: i64) -> Result<(), LogError> {
-        let file = self.file()?;
-        self.undo(&file, size);
-        self.size = size;
-        let (base, index, time) = (
-            self.base_offset,
-            self.path(FileKind::OffsetIndex),
-            self.path(FileKind::TimeIndex),
-        );
-        self.max_timestamp = None;
-        self.index.truncate_to(&index, base, offset)?;
-        self.time_index.truncate_to(&time, base, offset)
-    }
-
-    /// Cuts a half-written tail off. If even that fails, the next append overwrites it, and a recovery cuts it.
-    fn undo(&mut self, file: &File, size: u64) {
-        if let Err(error) = file.set_len(size) {
-            tracing::warn!(
-                "cannot cut {} back to {size} bytes after a failed append: {error}",
-                self.path(FileKind::Log).display()
-            );
-        }
-        self.reserved_to = 0;
-    }
-
-    fn reserve(&mut self, file: &File, bytes: u64, most: u64) {
-        let end = self.size + bytes;
-        if end <= self.reserved_to || self.size < RESERVE_FROM || self.reserve_step == 0 {
-            return;
-        }
-        let to = (end + self.reserve_step).min(most.max(end));
-        if disk::reserve(file, self.size, to - self.size) {
-            self.reserved_to = to;
-            self.reserve_step = (self.reserve_step * 2).min(RESERVE_MOST);
-        } else {
-            self.reserve_step = 0; // not here, or no room
-        }
-    }
-
-    /// Gives blocks beyond the end back.
-    fn release_reserved(&mut self) {
-        if self.reserved_to <= self.size {
-            return;
-        }
-        self.reserved_to = 0;
-        self.reserve_step = RESERVE_LEAST;
-        if let Some(file) = &self.file
-            && let Err(error) = file.set_len(self.size)
-        {
-            tracing::warn!(
-                "cannot give the reserved blocks of {} back: {error}",
-                self.path(FileKind::Log).display()
-            );
-        }
-    }
-
-    // --- rolling
-
-    /// Whether a new segment has to begin before `span` is appended.
-    pub fn should_roll(
-        &mut self,
-        span: &AppendSpan,
-        config: &LogConfig,
-        now_ms: i64,
-    ) -> Result<bool, LogError> {
-        // Even an empty segment, if the offset does not fit.
-        if !fits_in_index(self.base_offset, span.last_offset) {
-            return Ok(true);
-        }
-        if self.size.saturating_add(span.bytes) > u64::from(config.segment_bytes) {
-            // A batch larger than a segment was refused before.
-            return Ok(self.size > 0);
-        }
-        if self.size == 0 {
-            return Ok(false);
-        }
-        let waited = self.waited_for_roll(now_ms, span.max_timestamp)?;
-        if waited > config.max_segment_ms().saturating_sub(self.roll_jitter_ms) {
-            return Ok(true);
-        }
-        let (entries, times) = match (self.index.known_len(), self.time_index.known_len()) {
-            (Some(entries), Some(times)) => (entries, times),
-            _ => self.index_lens()?,
-        };
-        Ok(entries >= config.max_index_entries()
-            || times >= config.max_time_index_entries().saturating_sub(1))
-    }
-
-    /// Between the first batch's timestamp and the new one's; without timestamps, the age of the segment.
-    fn waited_for_roll(&mut self, now_ms: i64, timestamp: i64) -> Result<i64, LogError> {
-        let first = self.first_timestamp()?;
-        Ok(if first >= 0 {
-            timestamp.saturating_sub(first)
-        } else {
-            now_ms.saturating_sub(self.created_ms)
-        })
-    }
-
-    /// Timestamp (largest) of the first batch; -1 if it has none.
-    pub fn first_timestamp(&mut self) -> Result<i64, LogError> {
-        if let Some(t) = self.first_timestamp {
-            return Ok(t);
-        }
-        if self.size == 0 {
-            return Ok(-1);
-        }
-        let (file, path) = (self.file()?, self.path(FileKind::Log));
-        let first = HeaderScan::new(&file, &path, 0, self.size).advance()?;
-        let timestamp = first.map_or(-1, |b| b.max_timestamp);
-        self.first_timestamp = Some(timestamp);
-        Ok(timestamp)
-    }
-
-    /// The segment becomes an old one: last time entry, indexes and file cut to size.
-    pub fn seal(&mut self, config: &LogConfig) -> Result<(), LogError> {
-        let newest = self.max_timestamp(false)?;
-        let (base, index, time) = (
-            self.base_offset,
-            self.path(FileKind::OffsetIndex),
-            self.path(FileKind::TimeIndex),
-        );
-        self.time_index
-            .maybe_push(&time, base, newest, config.max_time_index_entries())?;
-        self.index.trim(&index)?;
-        self.time_index.trim(&time)?;
-        self.release_reserved();
-        if config.preallocate {
-            let file = self.file()?;
-            file.set_len(self.size)
-                .map_err(|e| LogError::io("cut", &self.path(FileKind::Log), e))?;
-        }
-        Ok(())
-    }
-
-    /// As at a clean stop: sealed and closed. A segment that was not touched is not touched now.
-    pub fn close(&mut self, config: &LogConfig) -> Result<(), LogError> {
-        if self.max_timestamp.is_some() {
-            self.seal(config)?;
-        }
-        self.file = None;
-        Ok(())
-    }
-
     /// Cuts batches at and after `offset`; the number of bytes that went.
     pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<u64, LogError> {
         let found = self.find(offset)?;
@@ -512,15 +282,4 @@ impl Segment {
         self.max_timestamp = Some(self.read_max_timestamp()?);
         Ok(cut)
     }
-}
-
-/// A jitter in `0..limit` that differs by partition and segment, so that a topic's partitions do not all roll at once.
-fn jitter(dir: &Path, base_offset: i64, limit: i64) -> i64 {
-    use std::hash::{Hash, Hasher};
-    if limit <= 0 {
-        return 0;
-    }
-    let mut hasher = std::collections::hash_map::DefaultHasher::new();
-    (dir, base_offset).hash(&mut hasher);
-    (hasher.finish() % limit as u64) as i64
 }
