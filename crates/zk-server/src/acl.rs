@@ -134,8 +134,13 @@ pub fn digest_id(credentials: &[u8]) -> String {
     )
 }
 
-/// Makes a list that a client asks for ready to be stored: duplicates go, `auth` becomes the client's own ids.
-pub fn prepare(asked: Option<Vec<Acl>>, who: &Identity) -> Result<Vec<Acl>, ZkError> {
+/// Makes a list that a client asks for ready to be stored: duplicates go, `auth` becomes the client's own ids. `sasl` ids
+/// are known only where the configuration has that provider.
+pub fn prepare(
+    asked: Option<Vec<Acl>>,
+    who: &Identity,
+    with_sasl: bool,
+) -> Result<Vec<Acl>, ZkError> {
     let asked = asked.unwrap_or_default();
     if asked.is_empty() || asked.len() > MAX_ENTRIES {
         return Err(ZkError::InvalidAcl);
@@ -151,8 +156,10 @@ pub fn prepare(asked: Option<Vec<Acl>>, who: &Identity) -> Result<Vec<Acl>, ZkEr
             "world" => acl.id.id == "anyone",
             "ip" => parse_network(&acl.id.id).is_some(),
             "digest" => acl.id.id.split(':').count() == 2,
+            "sasl" => with_sasl && !acl.id.id.is_empty(),
             "auth" => {
-                let own = who.ids.iter().filter(|id| id.scheme == "digest");
+                let own = who.ids.iter();
+                let own = own.filter(|id| matches!(id.scheme.as_str(), "digest" | "sasl" | "x509"));
                 let mut any = false;
                 for id in own {
                     any = true;
@@ -223,14 +230,19 @@ mod tests {
     #[test]
     fn lists_to_store() {
         let mut me = who("127.0.0.1");
-        assert_eq!(prepare(None, &me), Err(ZkError::InvalidAcl));
-        assert_eq!(prepare(Some(vec![]), &me), Err(ZkError::InvalidAcl));
+        assert_eq!(prepare(None, &me, false), Err(ZkError::InvalidAcl));
+        assert_eq!(prepare(Some(vec![]), &me, false), Err(ZkError::InvalidAcl));
         let auth = Some(vec![Acl::new(31, "auth", "")]);
-        assert_eq!(prepare(auth.clone(), &me), Err(ZkError::InvalidAcl));
+        assert_eq!(prepare(auth.clone(), &me, false), Err(ZkError::InvalidAcl));
         me.add("digest", "a:b");
-        assert_eq!(prepare(auth, &me), Ok(vec![Acl::new(31, "digest", "a:b")]));
+        assert_eq!(
+            prepare(auth, &me, false),
+            Ok(vec![Acl::new(31, "digest", "a:b")])
+        );
         let twice = Some([Acl::open(), Acl::open()].concat());
-        assert_eq!(prepare(twice, &me), Ok(Acl::open()));
+        assert_eq!(prepare(twice, &me, false), Ok(Acl::open()));
+        let sasl = Some(vec![Acl::new(31, "sasl", "u")]);
+        assert!(prepare(sasl, &me, true).is_ok());
         for (scheme, id) in [
             ("world", "other"),
             ("ip", "1.2.3"),
@@ -239,7 +251,7 @@ mod tests {
             ("sasl", "u"),
         ] {
             assert_eq!(
-                prepare(Some(vec![Acl::new(31, scheme, id)]), &me),
+                prepare(Some(vec![Acl::new(31, scheme, id)]), &me, false),
                 Err(ZkError::InvalidAcl)
             );
         }

@@ -154,6 +154,7 @@ impl Shared {
                 reconfig_enabled: config.reconfig_enabled,
                 skip_acl: config.skip_acl,
                 enforce_quota: config.enforce_quota,
+                sasl: config.sasl_provider,
             },
             config,
             tree: RwLock::new(tree),

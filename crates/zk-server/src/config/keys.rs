@@ -66,13 +66,14 @@ impl Entry<'_> {
             .ok_or_else(|| self.bad("an address or a name that resolves to one"))
     }
 
+    /// A list with commas.
+    pub fn words(&self) -> Vec<String> {
+        let words = self.value.split(',').map(|word| word.trim().to_owned());
+        words.filter(|word| !word.is_empty()).collect()
+    }
+
     pub fn whitelist(&self) -> Whitelist {
-        let words: Vec<String> = self
-            .value
-            .split(',')
-            .map(|word| word.trim().to_owned())
-            .filter(|word| !word.is_empty())
-            .collect();
+        let words = self.words();
         if words.iter().any(|word| word == "*") {
             Whitelist::All
         } else {
@@ -146,7 +147,6 @@ pub(super) fn is_known(name: &str) -> bool {
         "digest.enabled",
         "closeSessionTxn.enabled",
         "serializeLastProcessedZxid.enabled",
-        "allowSaslFailedClients",
         "audit.enable",
         "flushDelay",
         "maxBatchSize",
@@ -158,7 +158,6 @@ pub(super) fn is_known(name: &str) -> bool {
         "largeRequestMaxBytes",
         "largeRequestThreshold",
         "readonlymode.enabled",
-        "superUser",
         "portUnification",
         "requestThrottleLimit",
         "watcherCleanThreadsNum",

@@ -1,8 +1,10 @@
 //! `zoo.cfg`: the keys that are honoured, the ones that are known and not, and the ones that must not be ignored.
 
+mod jaas;
 mod keys;
 mod properties;
 
+use crate::sasl::Users;
 use keys::{Entry, is_admin, is_known, is_of_ensembles};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -34,6 +36,10 @@ pub enum ConfigError {
         "the ZooKeeper configuration names {0} servers (server.N keys). This server runs alone: an ensemble stays Apache ZooKeeper's, and brokers may use one through zookeeper.connect. Remove the server.N keys to run a single server."
     )]
     Ensemble(usize),
+    #[error(
+        "the ZooKeeper configuration demands SASL of its clients, and there is no SASL user. Name a login configuration that has a Server section with java.security.auth.login.config=FILE."
+    )]
+    NoSaslUsers,
     #[error(
         "{key} is set in the ZooKeeper configuration, and {why}. Remove the key to start without it."
     )]
@@ -101,6 +107,16 @@ pub struct ZkConfig {
     pub enforce_quota: bool,
     /// `user:hash` of the superuser.
     pub super_digest: Option<String>,
+    /// Who may log in by SASL DIGEST-MD5; `None` where no login configuration has a section for the server.
+    pub sasl_users: Option<Users>,
+    /// Lists may name SASL users (`authProvider.*` has ZooKeeper's SASL provider).
+    pub sasl_provider: bool,
+    /// The SASL user that may do everything.
+    pub sasl_super_user: Option<String>,
+    /// A client that fails to log in goes on without.
+    pub allow_sasl_failed: bool,
+    /// Schemes of which a client must have proven an id before anything else; none for no such rule.
+    pub enforced_schemes: Vec<String>,
     /// Requests in process beyond which connections with open requests are not read.
     pub global_outstanding_limit: usize,
     /// ms between looks at containers and TTL nodes.
@@ -144,6 +160,11 @@ impl ZkConfig {
             skip_acl: false,
             enforce_quota: false,
             super_digest: None,
+            sasl_users: None,
+            sasl_provider: false,
+            sasl_super_user: None,
+            allow_sasl_failed: false,
+            enforced_schemes: Vec::new(),
             global_outstanding_limit: 1000,
             container_check_interval_ms: 60_000,
             container_max_per_minute: 10_000,
@@ -175,6 +196,10 @@ impl ZkConfig {
         let mut address = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let mut port = None;
         let mut servers = 0;
+        let mut enforce = false;
+        let mut schemes = Vec::new();
+        let mut jaas_file = None;
+        let mut jaas_section = String::from("Server");
         // The last of two equal keys counts, as in Java.
         let pairs: BTreeMap<String, String> = properties::parse(text).into_iter().collect();
         let admin_is_off = ["admin.enableServer", "zookeeper.admin.enableServer"]
@@ -237,10 +262,15 @@ impl ZkConfig {
                 "secureClientPort" | "secureClientPortAddress" => {
                     return Err(entry.fatal("TLS is not served yet, so clients that rely on it would find nothing"));
                 }
-                "sessionRequireClientSASLAuth" | "enforce.auth.enabled" if entry.flag(false)? => {
-                    return Err(entry.fatal("authentication can't be enforced yet, so ignoring the key would let everybody in"));
-                }
-                "sessionRequireClientSASLAuth" | "enforce.auth.enabled" => {}
+                "sessionRequireClientSASLAuth" if entry.flag(false)? => config.enforced_schemes.push("sasl".into()),
+                "sessionRequireClientSASLAuth" => {}
+                "enforce.auth.enabled" => enforce = entry.flag(false)?,
+                "enforce.auth.schemes" => schemes = entry.words(),
+                "allowSaslFailedClients" => config.allow_sasl_failed = entry.flag(false)?,
+                "superUser" => config.sasl_super_user = Some(value.clone()),
+                "java.security.auth.login.config" => jaas_file = Some(value.clone()),
+                "sasl.serverconfig" => jaas_section = value.clone(),
+                name if name.starts_with("authProvider.") && value.ends_with(".SASLAuthenticationProvider") => config.sasl_provider = true,
                 name if name.starts_with("server.") => servers += 1,
                 name if is_of_ensembles(name) => {}
                 "admin.enableServer" if !entry.flag(true)? => {}
@@ -254,6 +284,36 @@ impl ZkConfig {
             }
         }
         config.metrics = with_metrics.then(|| SocketAddr::new(metrics_address, metrics_port));
+        if enforce {
+            if let Some(unknown) = schemes
+                .iter()
+                .find(|scheme| !matches!(scheme.as_str(), "sasl" | "digest" | "ip"))
+            {
+                return Err(ConfigError::BadValue {
+                    key: "enforce.auth.schemes".into(),
+                    value: unknown.clone(),
+                    wanted: "sasl, digest and ip can be enforced",
+                });
+            }
+            if schemes.is_empty() {
+                return Err(ConfigError::Missing("enforce.auth.schemes"));
+            }
+            config.enforced_schemes.append(&mut schemes);
+        }
+        if let Some(path) = jaas_file {
+            let path = PathBuf::from(path);
+            let text = std::fs::read_to_string(&path)
+                .map_err(|source| ConfigError::Unreadable { path, source })?;
+            config.sasl_users = jaas::users(&text, &jaas_section);
+        }
+        if config.sasl_users.is_none()
+            && config
+                .enforced_schemes
+                .iter()
+                .any(|scheme| scheme == "sasl")
+        {
+            return Err(ConfigError::NoSaslUsers);
+        }
         if servers > 1 {
             return Err(ConfigError::Ensemble(servers));
         }
@@ -342,9 +402,15 @@ mod tests {
         for (extra, word) in [
             ("server.1=a:1:2\nserver.2=b:1:2\n", "2 servers"),
             ("secureClientPort=2281\n", "secureClientPort"),
+            ("sessionRequireClientSASLAuth=true\n", "Server section"),
+            ("enforce.auth.enabled=true\n", "enforce.auth.schemes"),
             (
-                "sessionRequireClientSASLAuth=true\n",
-                "sessionRequireClientSASLAuth",
+                "enforce.auth.enabled=true\nenforce.auth.schemes=x509\n",
+                "enforce.auth.schemes",
+            ),
+            (
+                "java.security.auth.login.config=/no/such/file\n",
+                "/no/such/file",
             ),
             ("tickTime=soon\n", "tickTime=soon"),
             ("clientPort=70000\n", "clientPort=70000"),

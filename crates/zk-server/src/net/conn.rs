@@ -243,6 +243,17 @@ impl Out {
         self.packets += 1;
     }
 
+    /// Appends a refusal that has a record behind its header all the same.
+    pub fn refuse_with(&mut self, xid: i32, error: ZkError, record: &impl Jute) {
+        let start = self.buf.len();
+        self.buf.put_i32(0);
+        let err = error.code();
+        ReplyHeader { xid, zxid: 0, err }.write(&mut self.buf);
+        record.write(&mut self.buf);
+        self.patch_length(start);
+        self.packets += 1;
+    }
+
     /// Appends a frame without a reply header.
     pub fn frame(&mut self, record: &impl Jute) {
         let start = self.buf.len();

@@ -3,14 +3,12 @@
 use super::conn::{Conn, End, MAX_BACKLOG, MAX_UNSENT};
 use super::decode::decode_write;
 use super::fourletter;
-use crate::acl;
 use crate::prep::Write;
 use crate::read;
+use crate::sasl::Exchange;
 use crate::state::{Job, Shared, Task};
 use bytes::{Buf, Bytes, BytesMut};
-use gracchus_zk_proto::request::AuthRequest;
-use gracchus_zk_proto::response::SaslResponse;
-use gracchus_zk_proto::{ConnectRequest, Jute, OpCode, ZkError};
+use gracchus_zk_proto::{ConnectRequest, Jute, OpCode};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -58,16 +56,18 @@ enum Step {
     Held,
 }
 
-struct ConnTask<'a> {
-    shared: &'a Shared,
-    conn: &'a Arc<Conn>,
+pub(super) struct ConnTask<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) conn: &'a Arc<Conn>,
     input: BytesMut,
     /// Being written; taken from the connection's output as a whole.
     writing: BytesMut,
     /// The handshake has been queued.
     greeted: bool,
     /// Nothing more is read: the client closes its session.
-    closing: bool,
+    pub(super) closing: bool,
+    /// A SASL challenge waits for its response.
+    pub(super) sasl: Option<Exchange>,
     arrived_us: u64,
     /// Bytes that the last answer made here left to be sent.
     unsent: usize,
@@ -81,6 +81,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, stream: TcpStrea
         writing: BytesMut::new(),
         greeted: false,
         closing: false,
+        sasl: None,
         arrived_us: 0,
         unsent: 0,
     };
@@ -365,6 +366,12 @@ impl ConnTask<'_> {
                     "it sends createSession, which is the server's own operation".into(),
                 ));
             }
+            Some(OpCode::Auth | OpCode::Sasl) => {}
+            _ if !self.is_let_in(xid) => {
+                self.count_received();
+                self.input.advance(4 + length);
+                return Ok(Step::Handled);
+            }
             Some(op) if read::is_read(op) && !busy => {
                 self.count_received();
                 self.answer(xid, op, length);
@@ -378,14 +385,7 @@ impl ConnTask<'_> {
         body.advance(8);
         match op {
             Some(OpCode::Auth) => self.auth(xid, body),
-            Some(OpCode::Sasl) => {
-                // As a server without a JAAS section for itself answers.
-                let mut out = self.conn.out.lock();
-                out.reply(xid, 0, |buf| {
-                    SaslResponse { token: None }.write(buf);
-                    Ok(())
-                });
-            }
+            Some(OpCode::Sasl) => self.sasl(xid, body),
             Some(op) if read::is_read(op) => self.queue(xid, code, length, Task::Read(op, body)),
             Some(op) => {
                 let task = decode_write(op, body);
@@ -423,41 +423,6 @@ impl ConnTask<'_> {
         }
         self.conn
             .answered(op.code(), xid, zxid, (self.arrived_us / 1000) as i64, 0);
-    }
-
-    fn auth(&mut self, xid: i32, body: Bytes) {
-        let request = AuthRequest::from_bytes(body);
-        let result = match &request {
-            Err(_) => Err(ZkError::MarshallingError),
-            Ok(request) => match request.scheme.as_deref() {
-                Some("digest") => {
-                    let id = acl::digest_id(request.auth.as_deref().unwrap_or_default());
-                    let is_super = self.shared.config.super_digest.as_deref() == Some(&id);
-                    let added = (!is_super || self.conn.add_id("super", ""))
-                        && self.conn.add_id("digest", &id);
-                    added.then_some(()).ok_or(ZkError::AuthFailed)
-                }
-                // The address is an id from the start.
-                Some("ip") => Ok(()),
-                _ => Err(ZkError::AuthFailed),
-            },
-        };
-        self.conn.out.lock().reply(xid, 0, |_| result);
-        if result == Err(ZkError::AuthFailed) {
-            self.shared.metrics.auth_failed_count.fetch_add(1, Relaxed);
-            let scheme = request
-                .ok()
-                .and_then(|request| request.scheme)
-                .unwrap_or_default();
-            tracing::warn!(
-                "client {} (session 0x{:x}) asks for authentication by {scheme:?}, which is not offered, or for more than {} ids; it is closed",
-                self.conn.peer,
-                self.conn.session(),
-                acl::MAX_IDS
-            );
-            self.closing = true;
-            self.conn.close(true);
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sockets: accepting, one task a connection, four-letter words.
 
+mod authenticate;
 pub(crate) mod conn;
 pub(crate) mod connection;
 pub(crate) mod decode;

@@ -54,6 +54,8 @@ pub struct Rules {
     pub skip_acl: bool,
     /// `enforceQuota`: hard limits of quotas bind.
     pub enforce_quota: bool,
+    /// Lists may name SASL users.
+    pub sasl: bool,
 }
 
 /// What is ahead in the batch for one node.
@@ -185,7 +187,7 @@ impl<'a> Prep<'a> {
         let parent_path = path::parent(&r.path)
             .ok_or(ZkError::BadArguments)?
             .to_owned();
-        let acl = acl::prepare(r.acl, who)?;
+        let acl = acl::prepare(r.acl, who, self.rules.sasl)?;
         let mut parent = self.look(&parent_path).ok_or(ZkError::NoNode)?;
         self.check(&parent, perms::CREATE, who)?;
         let mut path = r.path;
@@ -327,7 +329,7 @@ impl<'a> Prep<'a> {
 
     fn set_acl(&mut self, who: &Identity, r: SetAclRequest) -> Result<Txn, ZkError> {
         path::validate(&r.path).map_err(|_| ZkError::BadArguments)?;
-        let acl = acl::prepare(r.acl, who)?;
+        let acl = acl::prepare(r.acl, who, self.rules.sasl)?;
         let mut node = self.look(&r.path).ok_or(ZkError::NoNode)?;
         self.check(&node, perms::ADMIN, who)?;
         expect_version(node.aversion, r.version)?;
