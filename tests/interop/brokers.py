@@ -3,6 +3,7 @@
 import json
 import pathlib
 import signal
+import socket
 
 from kazoo.client import KazooClient
 
@@ -60,6 +61,55 @@ class Broker:
         return (self.directory / "broker.log").read_text(errors="replace")
 
 
+class Ensemble:
+    """Three Apache ZooKeeper 3.9.5 servers, numbered from 1; their data stay when they are killed."""
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self.ports = {n: (free_port(), free_port(), free_port()) for n in (1, 2, 3)}
+        self.processes = {}
+
+    @property
+    def addresses(self):
+        return ",".join(f"127.0.0.1:{client}" for client, _, _ in self.ports.values())
+
+    def start(self, *numbers):
+        for number in numbers or self.ports:
+            home = self.directory / f"zookeeper-{number}"
+            home.mkdir(parents=True, exist_ok=True)
+            (home / "myid").write_text(str(number))
+            peers = "".join(f"server.{n}=127.0.0.1:{quorum}:{election}\n" for n, (_, quorum, election) in self.ports.items())
+            (home / "zoo.cfg").write_text(
+                f"tickTime=1000\ninitLimit=20\nsyncLimit=5\ndataDir={home}\nclientPort={self.ports[number][0]}\n"
+                f"clientPortAddress=127.0.0.1\nadmin.enableServer=false\n4lw.commands.whitelist=*\n{peers}")
+            args = java("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", home / "zoo.cfg", heap="256m")
+            self.processes[number] = Process(args, home / "zookeeper.log")
+        return self
+
+    def role(self, number):
+        """leader or follower, None while it serves nobody."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.ports[number][0]), 2) as s:
+                s.sendall(b"srvr")
+                text = s.makefile().read()
+        except OSError:
+            return None
+        return next((line.split()[1] for line in text.splitlines() if line.startswith("Mode:")), None)
+
+    def wait(self, *numbers):
+        """Until these are an ensemble with a leader."""
+        def roles():
+            return sorted(filter(None, map(self.role, numbers)))
+        wait_for(lambda: roles() == ["follower"] * (len(numbers) - 1) + ["leader"], "the ensemble to have a leader")
+
+    def leader(self):
+        return next((n for n in self.processes if self.role(n) == "leader"), None)
+
+    def kill(self, *numbers):
+        for number in numbers or list(self.processes):
+            self.processes.pop(number).kill()
+
+
 class Brokers:
     """Brokers 1, 2, ... of the given kinds, and the coordination server under them."""
 
@@ -69,12 +119,13 @@ class Brokers:
         self.config = config or {}
         self.zookeeper_port = free_port()
         self.zookeeper_kind = zookeeper
+        self.ensemble = Ensemble(self.directory) if zookeeper == "ensemble" else None
         self.brokers = {n: Broker(self, n, kind) for n, kind in enumerate(kinds, 1)}
         self.server = self.zk = None
 
     @property
     def zookeeper(self):
-        return f"127.0.0.1:{self.zookeeper_port}"
+        return self.ensemble.addresses if self.ensemble else f"127.0.0.1:{self.zookeeper_port}"
 
     @property
     def bootstrap(self):
@@ -85,6 +136,20 @@ class Brokers:
 
     def start(self, one_by_one=False):
         """Starts everything; one by one, the first broker is the controller."""
+        if self.ensemble:
+            self.ensemble.start().wait(1, 2, 3)
+        else:
+            self._start_server()
+        self.zk = KazooClient(self.zookeeper)
+        self.zk.start(60)
+        for broker in self.brokers.values():
+            broker.start()
+            if one_by_one:
+                wait_for(self.controller, "a controller")
+        self.wait_registered(self.brokers)
+        return self
+
+    def _start_server(self):
         zoo = self.directory / "zoo.cfg"
         zoo.write_text(f"tickTime=1000\ndataDir={self.directory}/zookeeper\nclientPort={self.zookeeper_port}\n"
                        "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n4lw.commands.whitelist=*\n")
@@ -94,14 +159,6 @@ class Brokers:
             args = [BINARY, "zookeeper", str(zoo)]
         self.server = Process(args, self.directory / "zookeeper.log")
         wait_for(lambda: listens(self.zookeeper_port), "the coordination server")
-        self.zk = KazooClient(self.zookeeper)
-        self.zk.start(60)
-        for broker in self.brokers.values():
-            broker.start()
-            if one_by_one:
-                wait_for(self.controller, "a controller")
-        self.wait_registered(self.brokers)
-        return self
 
     def wait_registered(self, numbers):
         """Until these brokers, and no others, are registered."""
@@ -143,3 +200,5 @@ class Brokers:
                 broker.kill()
         if self.server and self.server.alive():
             self.server.kill()
+        if self.ensemble:
+            self.ensemble.kill()

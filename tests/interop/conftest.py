@@ -15,6 +15,7 @@ CALLS = {
     "test_zkcli.py": {"java", "mvn"},
     "test_znodes.py": {"java", "mvn"},
     "test_mixed_cluster.py": {"java", "mvn"},
+    "test_ensemble.py": {"java", "mvn"},
     "test_rolling_takeover.py": {"java", "mvn"},
     "test_disk_formats.py": {"java", "mvn"},
     "test_jvm_swap.py": {"java", "mvn"},

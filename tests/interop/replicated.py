@@ -2,7 +2,7 @@
 
 import threading
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from servers import wait_for
@@ -70,9 +70,15 @@ def everything(bootstrap, topic, partitions=1):
     c = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False,
                   "auto.offset.reset": "earliest"})
     found = {}
+    def end_of(partition):
+        try:
+            return c.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)
+        except KafkaException:
+            return None  # the leader has just moved: soon after an election leaders are balanced
+
     try:
         for partition in range(partitions):
-            _, end = wait_for(lambda: c.get_watermark_offsets(TopicPartition(topic, partition), timeout=60), "the end")
+            _, end = wait_for(lambda: end_of(partition), "the end of the log")
             c.assign([TopicPartition(topic, partition, 0)])
             at = 0
             while at < end:

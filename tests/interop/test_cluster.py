@@ -3,6 +3,7 @@
 import signal
 
 from replicated import Load, check, create, kill_leaders
+from servers import wait_for
 
 
 def test_no_acknowledged_record_is_lost_with_its_leader(brokers):
@@ -32,3 +33,49 @@ def test_followers_that_cannot_fetch_leave_the_isr(brokers):
         paused.process.send(signal.SIGCONT)
     cluster.wait_isr(topic, [1, 2, 3])
     check(cluster, topic, load.stop())
+
+
+def test_a_controller_that_was_paused_past_its_session_is_not_obeyed(brokers):
+    cluster = brokers().start()
+    topic = "zombie"
+    create(cluster, topic, 3)
+    load = Load(cluster.bootstrap, topic, 3)
+    load.wait_for_more()
+    zombie = cluster.controller()
+    others = [n for n in cluster.brokers if n != zombie]
+    cluster[zombie].process.send(signal.SIGSTOP)
+    try:
+        wait_for(lambda: cluster.controller() in others, "another controller")
+        epoch = int(cluster.zk.get("/controller_epoch")[0])
+        for p in range(3):
+            assert cluster.wait_isr(topic, others, p)["leader"] in others
+        load.wait_for_more()
+    finally:
+        cluster[zombie].process.send(signal.SIGCONT)
+    cluster.wait_registered(cluster.brokers)
+    for p in range(3):
+        cluster.wait_isr(topic, [1, 2, 3], p)
+    assert cluster.controller() in others
+    assert int(cluster.zk.get("/controller_epoch")[0]) == epoch
+    load.wait_for_more()
+    check(cluster, topic, load.stop(), 3)
+
+
+def test_whoever_is_killed_at_whatever_moment(brokers):
+    """Brokers die one after the other, the controller too, without waiting for anything but the ISR to be two again."""
+    cluster = brokers().start()
+    topic = "killed"
+    create(cluster, topic, 6)
+    load = Load(cluster.bootstrap, topic, 6)
+    for round in range(4):
+        load.wait_for_more(100)
+        victim = cluster.controller() if round % 2 else 1 + round % 3
+        for p in range(6):
+            # with fewer, the death of one more may lose what only it has
+            wait_for(lambda: len(cluster.state(topic, p)["isr"]) == 3, "all to be in sync")
+        cluster[victim].kill()
+        cluster[victim].start()
+    load.wait_for_more()
+    for p in range(6):
+        cluster.wait_isr(topic, [1, 2, 3], p)
+    check(cluster, topic, load.stop(), 6)
