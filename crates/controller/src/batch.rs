@@ -68,7 +68,7 @@ impl Controller {
         if !self.cx.is_alive(broker) {
             return;
         }
-        let leader_epoch = if self.cx.is_deleting(&key.topic) {
+        let leader_epoch = if self.cx.is_going(&key.topic) {
             EPOCH_DURING_DELETE
         } else {
             self.cx
@@ -92,7 +92,7 @@ impl Controller {
     /// LeaderAndIsr for everything that a broker hosts and that has a leader.
     pub(crate) fn batch_replicas_of(&mut self, broker: i32) {
         let hosted = self.cx.keys_where(|topic, p| {
-            p.replicas.contains(&broker) && p.leader_isr.is_some() && !self.cx.is_deleting(topic)
+            p.replicas.contains(&broker) && p.leader_isr.is_some() && !self.cx.is_going(topic)
         });
         for key in hosted {
             self.batch_leader_and_isr(&[broker], &key, false);

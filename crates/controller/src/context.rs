@@ -1,6 +1,6 @@
 //! What the active controller knows of the cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gracchus_kafka_proto::Uuid;
 use gracchus_registry::json::{BrokerRegistration, PartitionState, TopicAssignment};
@@ -118,6 +118,8 @@ pub struct Context {
     pub brokers: BTreeMap<i32, LiveBroker>,
     pub shutting_down: BTreeSet<i32>,
     pub topics: BTreeMap<String, Topic>,
+    /// Of topics that were asked for by id.
+    names: HashMap<Uuid, String>,
     pub deletions: BTreeMap<String, Deletion>,
     /// Replicas in a failed log directory: broker and partition.
     pub offline_dirs: BTreeSet<(i32, PartitionKey)>,
@@ -188,14 +190,27 @@ impl Context {
             && (self.offline_dirs.is_empty() || !self.offline_dirs.contains(&(broker, key.clone())))
     }
 
+    /// Its replicas are going. Before that a topic that is to be deleted is led as ever: what the deletion waits for may need
+    /// a leader.
+    pub fn is_going(&self, topic: &str) -> bool {
+        self.deletions.get(topic).is_some_and(|d| d.started)
+    }
+
+    /// It is going, or about to.
     pub fn is_deleting(&self, topic: &str) -> bool {
         self.deletions.contains_key(topic)
     }
 
-    pub fn topic_by_id(&self, id: &Uuid) -> Option<&str> {
-        self.topics
-            .iter()
-            .find(|(_, t)| t.id == *id)
-            .map(|(name, _)| name.as_str())
+    /// The topic's name. Found ones are remembered, and looked at again each time.
+    pub fn topic_by_id(&mut self, id: &Uuid) -> Option<String> {
+        let is_it = |name: &String| self.topics.get(name).is_some_and(|t| t.id == *id);
+        if let Some(name) = self.names.get(id).filter(|name| is_it(name)) {
+            return Some(name.clone());
+        }
+        let found = self.topics.iter().find(|(_, t)| t.id == *id);
+        let name = found.map(|(name, _)| name.clone())?;
+        self.names.retain(|_, name| self.topics.contains_key(name));
+        self.names.insert(*id, name.clone());
+        Some(name)
     }
 }

@@ -43,10 +43,9 @@ impl Controller {
         for (t, topic) in request.topics.iter().enumerate() {
             let by_id = version >= 2;
             let name = if by_id {
-                self.cx
-                    .topic_by_id(&topic.topic_id)
-                    .filter(|_| topic.topic_id != Uuid::ZERO)
-                    .map(str::to_owned)
+                Some(topic.topic_id)
+                    .filter(|id| *id != Uuid::ZERO)
+                    .and_then(|id| self.cx.topic_by_id(&id))
             } else {
                 self.cx
                     .topics
@@ -177,10 +176,13 @@ impl Controller {
         if recovery == 1 && (isr.len() > 1 || old.leader_recovery_state == 0) {
             return Verdict::Refuse(ErrorCode::InvalidRequest);
         }
-        if isr
-            .iter()
-            .any(|b| !self.cx.is_alive(*b) || self.cx.shutting_down.contains(b))
-        {
+        // what is no replica (any more) is checked by Kafka only in KRaft mode
+        let may_be_in_sync = |b: &i32| {
+            partition.replicas.contains(b)
+                && self.cx.is_alive(*b)
+                && !self.cx.shutting_down.contains(b)
+        };
+        if !isr.iter().all(may_be_in_sync) {
             return Verdict::Refuse(if version >= 2 {
                 ErrorCode::IneligibleReplica
             } else {

@@ -19,11 +19,11 @@ impl Controller {
     /// Tries to give every New and Offline partition a leader.
     pub(crate) fn bring_online(&mut self, then: impl FnOnce(&mut Controller) + Send + 'static) {
         let cx = &self.cx;
-        let new = cx.keys_where(|t, p| p.phase == PartitionPhase::New && !cx.is_deleting(t));
+        let new = cx.keys_where(|t, p| p.phase == PartitionPhase::New && !cx.is_going(t));
         self.create_states(new, |me| {
             let cx = &me.cx;
             let offline =
-                cx.keys_where(|t, p| p.phase == PartitionPhase::Offline && !cx.is_deleting(t));
+                cx.keys_where(|t, p| p.phase == PartitionPhase::Offline && !cx.is_going(t));
             me.elect_leaders(offline, Strategy::Offline, 0, Box::new(then));
         });
     }
@@ -33,7 +33,7 @@ impl Controller {
         let cx = &self.cx;
         let keys = cx.keys_where(|t, p| {
             p.phase == PartitionPhase::Offline
-                && !cx.is_deleting(t)
+                && !cx.is_going(t)
                 && topic.as_deref().is_none_or(|wanted| wanted == t)
         });
         self.elect_leaders(keys, Strategy::Offline, 0, Box::new(Controller::flush));
@@ -241,7 +241,7 @@ impl Controller {
     }
 
     fn after_cut(&mut self, key: &PartitionKey, brokers: &BTreeSet<i32>, found: LeaderIsr) {
-        let deleting = self.cx.is_deleting(&key.topic);
+        let deleting = self.cx.is_going(&key.topic);
         let Some(partition) = self.cx.partition_mut(key) else {
             return;
         };

@@ -27,7 +27,7 @@ impl Controller {
         // partitions with one replica can't move and don't hold the shutdown up
         let cx = &self.cx;
         let hosted = cx.keys_where(|t, p| {
-            p.replicas.len() > 1 && p.replicas.contains(&broker_id) && !cx.is_deleting(t)
+            p.replicas.len() > 1 && p.replicas.contains(&broker_id) && !cx.is_going(t)
         });
         let leads = move |me: &Self, key: &PartitionKey| {
             me.cx

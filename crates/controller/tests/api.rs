@@ -440,3 +440,13 @@ fn a_zookeeper_that_cannot_write_costs_no_term() {
     h.zk.refuses_writes = false;
     assert_eq!(ask(&mut h, request, 3), (0, Some(0)));
 }
+
+#[test]
+fn what_is_no_replica_joins_no_isr() {
+    let mut h = Harness::with_brokers(4);
+    h.create_topic("t", &[&[1, 2, 3]]);
+    h.settle();
+    let request = alter(&h, &[1, 4], 0, 0, 0);
+    let ineligible = ErrorCode::IneligibleReplica.code();
+    assert_eq!(ask(&mut h, request, 3), (0, Some(ineligible)));
+}

@@ -319,3 +319,57 @@ fn whoever_comes_next_goes_on_with_a_move() {
     }
     assert!(steps > 5, "it took only {steps} operations");
 }
+
+/// A move of a partition without a leader, in a topic that is to be deleted: each waited for the other.
+#[test]
+fn a_deletion_does_not_keep_the_move_it_waits_for_from_ending() {
+    let mut h = topic(&[2]);
+    ask(&mut h, &[(0, Some(&[3]))]);
+    h.request_deletion("t");
+    h.settle();
+    h.kill(2);
+    h.settle();
+    assert_eq!(h.led("t", 0).0, -1);
+    h.register(2);
+    h.settle();
+    assert_eq!(h.led("t", 0).0, 2);
+    h.report_isr(1, "t", 0, &[2, 3]);
+    assert!(!h.zk.exists(&paths::topic("t")));
+}
+
+/// The only replica in sync is a new one, and the move is given up.
+#[test]
+fn the_last_in_sync_replica_is_not_given_up() {
+    let mut h = topic(&[2, 4]);
+    ask(&mut h, &[(0, Some(&[3, 4]))]);
+    h.zk.set(
+        &paths::partition_state("t", 0),
+        r#"{"controller_epoch":1,"leader":3,"version":1,"leader_epoch":2,"isr":[3]}"#,
+    );
+    h.zk.make(
+        "/isr_change_notification/isr_change_0000000000",
+        Some(r#"{"version":1,"partitions":[{"topic":"t","partition":0}]}"#),
+    );
+    h.settle();
+    for turned in [None, Some(&[1][..])] {
+        assert_eq!(
+            ask(&mut h, &[(0, turned)]),
+            [ErrorCode::InvalidReplicaAssignment]
+        );
+    }
+    assert_eq!(node(&h).1, [3]);
+    h.report_isr(1, "t", 0, &[3, 2]);
+    assert_eq!(ask(&mut h, &[(0, None)]), [ErrorCode::None]);
+    assert_eq!(node(&h), (vec![4, 2], vec![], vec![]));
+    assert_eq!(h.led("t", 0).0, 2);
+}
+
+/// It waits for its one broker, and is moved to another.
+#[test]
+fn a_partition_that_never_had_a_leader_moves_to_where_it_can_be_led() {
+    let mut h = topic(&[9]);
+    assert!(!h.zk.exists(&paths::partition_state("t", 0)));
+    assert_eq!(ask(&mut h, &[(0, Some(&[3]))]), [ErrorCode::None]);
+    let (leader, _, isr) = h.led("t", 0);
+    assert_eq!((leader, isr), (3, vec![3]));
+}

@@ -1,15 +1,16 @@
 //! Three brokers over one ZooKeeper, everything interleaved at random by a seed, with deaths, lost sessions, topics that
-//! come and go. `GRACCHUS_TEST_LONG=1` plays 5,000 seeds instead of 200; a failure names its seed.
+//! come, move and go, ISRs that change, directories that fail. `GRACCHUS_TEST_LONG=1` plays 5,000 seeds instead of 200; a failure names its seed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gracchus_controller::Event;
+use gracchus_controller::{Event, PartitionKey};
+use gracchus_kafka_proto::ErrorCode;
 use gracchus_registry::json::PartitionState;
 use gracchus_registry::paths;
-use support::{Harness, config};
+use support::{Harness, alter_partition, config};
 
 /// SplitMix64.
 struct Random(u64);
@@ -84,7 +85,11 @@ impl Watched {
 fn fault(h: &mut Harness, random: &mut Random) {
     let id = 1 + random.below(3) as i32;
     let topic = format!("t{}", random.below(3));
-    match random.below(7) {
+    match random.below(14) {
+        7 | 8 => request_move(h, random, &topic),
+        9..=11 => grow_isr(h, random, &topic),
+        12 => elect(h, random, &topic),
+        13 => fail_directory(h, random, id, &topic),
         0 => h.kill(id),
         1 if h.sessions.contains_key(&id) => h.expire(id),
         2 | 3 => revive(h, id),
@@ -102,6 +107,105 @@ fn fault(h: &mut Harness, random: &mut Random) {
             h.request_deletion(&topic)
         }
         _ => {}
+    }
+}
+
+fn replicas(h: &Harness, topic: &str) -> BTreeMap<i32, Vec<i32>> {
+    let node = h.zk.data(&paths::topic(topic)).unwrap_or_default();
+    let found = gracchus_registry::json::TopicAssignment::parse(node.as_bytes());
+    found.map(|found| found.partitions).unwrap_or_default()
+}
+
+/// To whoever believes to be controller.
+fn tell_active(h: &mut Harness, random: &mut Random, event: impl FnOnce(u64) -> Event) {
+    let active = h.active();
+    if let Some(id) = active.get(random.below(active.len().max(1))) {
+        h.tokens += 1;
+        let event = event(h.tokens);
+        h.event(*id, event);
+    }
+}
+
+/// A partition moves, by the old tools' node or by request; or the move is given up.
+fn request_move(h: &mut Harness, random: &mut Random, topic: &str) {
+    let target = ASSIGNMENTS[random.below(6)].to_vec();
+    if random.below(3) == 0 && !h.zk.exists(paths::REASSIGN_PARTITIONS) {
+        let node = format!(
+            r#"{{"version":1,"partitions":[{{"topic":"{topic}","partition":0,"replicas":{target:?}}}]}}"#
+        );
+        h.zk.make(paths::REASSIGN_PARTITIONS, Some(&node));
+        return;
+    }
+    let target = (random.below(4) > 0).then_some(target);
+    let wanted = vec![(PartitionKey::new(topic, 0), target)];
+    tell_active(h, random, |token| Event::AlterReassignments {
+        token,
+        wanted,
+    });
+}
+
+/// The leader of a partition reports every live replica in sync.
+fn grow_isr(h: &mut Harness, random: &mut Random, topic: &str) {
+    let live: BTreeSet<i32> = h.sessions.keys().copied().collect();
+    for (partition, replicas) in replicas(h, topic) {
+        let path = paths::partition_state(topic, partition);
+        let Some(data) = h.zk.data(&path) else {
+            continue;
+        };
+        let state = PartitionState::parse(data.as_bytes()).unwrap();
+        let active = h.active();
+        let Some(controller) = active.get(random.below(active.len().max(1))) else {
+            return;
+        };
+        let cx = h.members[controller].controller.context();
+        let Some(epoch) = cx.brokers.get(&state.leader).map(|b| b.epoch) else {
+            continue;
+        };
+        let mut isr = state.isr.clone();
+        isr.extend(
+            replicas
+                .iter()
+                .filter(|b| live.contains(b) && !state.isr.contains(b)),
+        );
+        let request = alter_partition(
+            (state.leader, epoch),
+            topic,
+            partition,
+            &isr,
+            (state.leader_epoch, h.zk.version(&path)),
+        );
+        tell_active(h, random, |token| Event::AlterPartition {
+            token,
+            request,
+            version: 0,
+        });
+    }
+}
+
+fn elect(h: &mut Harness, random: &mut Random, topic: &str) {
+    let partitions = vec![PartitionKey::new(topic, 0), PartitionKey::new(topic, 1)];
+    tell_active(h, random, |token| Event::ElectLeaders {
+        token,
+        partitions,
+        unclean: false,
+    });
+}
+
+/// A broker can't open a log; the next time it can.
+fn fail_directory(h: &mut Harness, random: &mut Random, broker_id: i32, topic: &str) {
+    let active = h.active();
+    let Some(controller) = active.get(random.below(active.len().max(1))).copied() else {
+        return;
+    };
+    for error in [ErrorCode::KafkaStorageError, ErrorCode::None] {
+        let partitions = vec![(PartitionKey::new(topic, 0), error)];
+        h.event(
+            controller,
+            Event::LeaderAndIsrAnswered {
+                broker_id,
+                partitions,
+            },
+        );
     }
 }
 
@@ -175,6 +279,29 @@ fn play(seed: u64) {
     settle(&mut h, &mut random, &mut watched, seed);
     assert_eq!(h.sessions.len(), 3);
     led(&h, &BTreeSet::from([1, 2, 3]), seed);
+    // moves end when the new replicas are in sync
+    for _ in 0..4 {
+        for topic in ["t0", "t1", "t2"] {
+            grow_isr(&mut h, &mut random, topic);
+        }
+        settle(&mut h, &mut random, &mut watched, seed);
+    }
+    for topic in h.zk.children(paths::TOPICS) {
+        let node = h.zk.data(&paths::topic(&topic)).unwrap();
+        assert!(
+            node.contains(r#""adding_replicas":{},"removing_replicas":{}"#),
+            "seed {seed}: {topic} still moves: {node} {:?}",
+            h.state(&topic, 0)
+        );
+        for (partition, replicas) in replicas(&h, &topic) {
+            let state = h.state(&topic, partition);
+            assert!(
+                replicas.contains(&state.leader),
+                "seed {seed}: {topic}-{partition} {state:?}"
+            );
+        }
+    }
+    assert!(!h.zk.exists(paths::REASSIGN_PARTITIONS), "seed {seed}");
     let pending = h.zk.children(paths::DELETE_TOPICS);
     assert!(pending.is_empty(), "seed {seed}: not deleted: {pending:?}");
     for topic in h.zk.children("/config/topics") {

@@ -47,7 +47,14 @@ impl Controller {
                 .filter(|key| !failed.contains(key))
                 .collect();
             me.remove_replicas(unneeded, move |me| {
-                me.go_on_with(keys, Box::new(move |me| then(me, failed)));
+                let go_on = move |me: &mut Controller| {
+                    // a partition without a leader may have one among its new replicas
+                    me.bring_online(move |me| {
+                        me.flush();
+                        then(me, failed);
+                    });
+                };
+                me.go_on_with(keys, Box::new(go_on));
             });
         });
     }
@@ -167,7 +174,7 @@ impl Controller {
                 if found.is_some() {
                     partition.leader_isr = found;
                 }
-                if is_in_sync(partition) {
+                if !partition.is_moving() || is_in_sync(partition) {
                     done.push(key);
                 } else {
                     open.push(key);
@@ -267,14 +274,15 @@ impl Controller {
     fn drop_the_rest(&mut self, mut moving: Moves, then: Then) {
         // without a leader of the target's the move stays open
         let leaderless: Vec<PartitionKey> = moving
-            .keys()
-            .filter(|key| {
-                self.cx.partition(key).is_none_or(|p| {
-                    let leader = p.leader_isr.as_ref().map_or(-1, |l| l.state.leader);
-                    !p.replicas.contains(&leader)
-                })
+            .iter()
+            .filter(|(key, before)| {
+                before.is_moving()
+                    && self.cx.partition(key).is_none_or(|p| {
+                        let leader = p.leader_isr.as_ref().map_or(-1, |l| l.state.leader);
+                        !p.replicas.contains(&leader)
+                    })
             })
-            .cloned()
+            .map(|(key, _)| key.clone())
             .collect();
         for key in leaderless {
             tracing::warn!(

@@ -98,14 +98,29 @@ impl Controller {
             return unknown("The topic is being deleted.".into());
         }
         let now = Assignment::of(partition);
-        match target {
-            Some(target) => Ok(now.to(&target)),
-            None if now.is_moving() => Ok(now.to(&now.origin())),
-            None => Err((
-                ErrorCode::NoReassignmentInProgress,
-                "No partition reassignment is in progress.".into(),
-            )),
+        let planned = match target {
+            Some(target) => now.to(&target),
+            None if now.is_moving() => now.to(&now.origin()),
+            None => {
+                return Err((
+                    ErrorCode::NoReassignmentInProgress,
+                    "No partition reassignment is in progress.".into(),
+                ));
+            }
+        };
+        // Kafka would leave the partition to a replica that has not all that was committed
+        if let Some(found) = &partition.leader_isr
+            && !found.state.isr.iter().any(|b| planned.replicas.contains(b))
+        {
+            return Err((
+                ErrorCode::InvalidReplicaAssignment,
+                format!(
+                    "None of the in-sync replicas {:?} would stay among {:?}; let one of these catch up first",
+                    found.state.isr, planned.replicas
+                ),
+            ));
         }
+        Ok(planned)
     }
 
     /// ListPartitionReassignments; None: all.

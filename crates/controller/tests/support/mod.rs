@@ -97,6 +97,8 @@ pub struct Harness {
     pub budget: Option<usize>,
     /// The election's write is sent twice: the connection broke before its first answer.
     pub election_answer_is_lost: bool,
+    /// For API events.
+    pub tokens: u64,
     ids: u8,
 }
 
@@ -124,6 +126,7 @@ impl Harness {
             others_set: Vec::new(),
             budget: None,
             election_answer_is_lost: false,
+            tokens: 0,
             ids: 0,
         }
     }
@@ -387,22 +390,8 @@ impl Harness {
         let state = self.state(topic, partition);
         let broker_epoch =
             self.members[&controller].controller.context().brokers[&state.leader].epoch;
-        let request = AlterPartitionRequest {
-            broker_id: state.leader,
-            broker_epoch,
-            topics: vec![TopicData {
-                topic_name: topic.into(),
-                partitions: vec![PartitionData {
-                    partition_index: partition,
-                    leader_epoch: state.leader_epoch,
-                    new_isr: isr.to_vec(),
-                    partition_epoch: self.zk.version(&path),
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
+        let epochs = (state.leader_epoch, self.zk.version(&path));
+        let request = alter_partition((state.leader, broker_epoch), topic, partition, isr, epochs);
         const TOKEN: u64 = 1_000_000;
         self.replies.remove(&TOKEN);
         let (token, version) = (TOKEN, 0);
@@ -462,6 +451,32 @@ impl Harness {
     /// Writes that took effect since [`Self::forget`].
     pub fn writes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.zk.log)
+    }
+}
+
+/// A leader (with its broker epoch) reports an ISR, in the state of these leader and partition epochs; version 0.
+pub fn alter_partition(
+    (broker_id, broker_epoch): (i32, i64),
+    topic: &str,
+    partition: i32,
+    isr: &[i32],
+    (leader_epoch, partition_epoch): (i32, i32),
+) -> AlterPartitionRequest {
+    AlterPartitionRequest {
+        broker_id,
+        broker_epoch,
+        topics: vec![TopicData {
+            topic_name: topic.into(),
+            partitions: vec![PartitionData {
+                partition_index: partition,
+                leader_epoch,
+                new_isr: isr.to_vec(),
+                partition_epoch,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
     }
 }
 
