@@ -2,7 +2,7 @@
 //! inter.broker.protocol.version 2.7-IV2 into the state nodes. One request is in flight; all that is pending goes with the
 //! next. A change is tried until it is answered for good or the partition's state has moved on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -240,19 +240,24 @@ fn apply(
     response: &AlterPartitionResponse,
     by_id: bool,
 ) -> BTreeMap<TopicPartition, Proposal> {
-    let mut again = proposals.clone();
+    let mut found = HashMap::new();
+    for topic in &response.topics {
+        for partition in &topic.partitions {
+            let topic = (topic.topic_id, topic.topic_name.as_str());
+            found.insert((topic, partition.partition_index), partition);
+        }
+    }
+    let mut again = BTreeMap::new();
     for (partition, proposal) in proposals {
-        let topics = response.topics.iter().filter(|topic| {
-            if by_id {
-                topic.topic_id == proposal.topic_id
-            } else {
-                topic.topic_name == *partition.topic
-            }
-        });
-        let found = topics
-            .flat_map(|topic| &topic.partitions)
-            .find(|p| p.partition_index == partition.partition);
-        let Some(found) = found else { continue };
+        let topic = if by_id {
+            (proposal.topic_id, "")
+        } else {
+            (Uuid::ZERO, &*partition.topic)
+        };
+        let Some(found) = found.get(&(topic, partition.partition)) else {
+            again.insert(partition, proposal);
+            continue;
+        };
         let answer = match ErrorCode::from_code(found.error_code) {
             ErrorCode::None => Answer::Confirmed {
                 leader_epoch: found.leader_epoch,
@@ -268,10 +273,11 @@ fn apply(
                 ErrorCode::from_code(found.error_code).name()
             );
         }
-        if answer != Answer::Again {
-            again.remove(&partition);
+        if answer == Answer::Again {
+            again.insert(partition, proposal);
+        } else {
+            replicas.isr_answered(&partition, &proposal, answer, now_ms());
         }
-        replicas.isr_answered(&partition, &proposal, answer, now_ms());
     }
     again
 }

@@ -1,7 +1,7 @@
 //! Followers, leaders and their ISR, over real logs.
 
-use gracchus_broker::replica::fetcher::machine::{Outcome, Step, What};
 use gracchus_broker::replica::fetcher::round::Round;
+use gracchus_broker::replica::fetcher::steps::{Outcome, Step, What};
 use gracchus_kafka_proto::ErrorCode;
 use gracchus_log::TopicPartition;
 use rand::rngs::SmallRng;

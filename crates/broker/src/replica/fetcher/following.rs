@@ -3,7 +3,7 @@
 use gracchus_kafka_proto::ErrorCode;
 use gracchus_log::{AppendError, LogError, PartitionLog};
 
-use super::machine::{LogView, Outcome, Step, What};
+use super::steps::{LogView, Outcome, Step, What};
 use super::truncation::cut;
 use crate::replica::manager::{Hosted, ReplicaManager};
 use crate::replica::partition::Partition;

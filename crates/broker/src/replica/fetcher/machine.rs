@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gracchus_kafka_proto::messages::{
-    FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse,
-    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
+    FetchResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse,
 };
 use gracchus_kafka_proto::{ErrorCode, RecordsPart, Uuid};
 use gracchus_log::{EpochEnd, TopicPartition};
@@ -18,20 +17,12 @@ use hashbrown::HashMap;
 
 use super::session::Session;
 use super::settings::Settings;
+use super::steps::{LogView, Outcome, Step, What, Work};
 use crate::replica::offsets::{EARLIEST, LATEST};
 
-/// A log as its fetcher has to know it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogView {
-    /// Its start.
-    pub start: i64,
-    /// Its end: the next offset to fetch.
-    pub end: i64,
-    /// What is known to be committed.
-    pub high_watermark: i64,
-    /// The epoch of its last record, if it has any epoch.
-    pub latest_epoch: Option<i32>,
-}
+/// The first pause for a leader that is not ready; each is twice as long as the one before, up to
+/// `replica.fetch.backoff.ms`.
+const FIRST_WAIT_MS: i64 = 20;
 
 /// What is done about a partition next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +47,8 @@ pub(super) struct Followed {
     pub(super) phase: Phase,
     /// Not before this time.
     pub(super) not_before_ms: i64,
+    /// How often in a row the leader was not ready.
+    waits: u32,
     /// The leader's session has it.
     pub(super) in_session: bool,
 }
@@ -64,72 +57,6 @@ impl Followed {
     pub(super) fn is_ready(&self, now_ms: i64) -> bool {
         self.not_before_ms <= now_ms
     }
-}
-
-/// What to ask the leader.
-#[derive(Debug)]
-pub enum Work {
-    /// Nothing before this time (`i64::MAX`: nothing at all).
-    Wait(i64),
-    /// Nothing is to be asked, but these logs are to be cut.
-    Steps(Vec<Step>),
-    /// Where epochs end.
-    Epochs(OffsetForLeaderEpochRequest),
-    /// Where logs end or start.
-    Offsets(ListOffsetsRequest),
-    /// Records, in this version.
-    Fetch(FetchRequest, i16),
-}
-
-/// What to do with a log, if it follows in this leader epoch still.
-#[derive(Debug, Clone)]
-pub struct Step {
-    /// Whose.
-    pub partition: TopicPartition,
-    /// When.
-    pub leader_epoch: i32,
-    /// What.
-    pub what: What,
-}
-
-/// See [`Step`].
-#[derive(Debug, Clone)]
-pub enum What {
-    /// Append what was fetched from `offset`, and take the leader's offsets over.
-    Append {
-        /// The log ends here, or the answer is not to the question.
-        offset: i64,
-        /// Batches, maybe none.
-        records: Bytes,
-        /// The leader's.
-        high_watermark: i64,
-        /// The leader's.
-        log_start_offset: i64,
-    },
-    /// Cut it where it parts from the leader's.
-    Diverged {
-        /// Where the leader's log of the asked epoch ends.
-        leader: EpochEnd,
-        /// The leader's, -1 unknown. It may not be told again before it rises.
-        high_watermark: i64,
-    },
-    /// Cut it here.
-    Truncate(i64),
-    /// Drop everything and go on here.
-    Restart(i64),
-}
-
-/// What came of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Done; the log is so.
-    Done(LogView),
-    /// Cut, but the leader has to be asked again.
-    Undecided(LogView),
-    /// It does not follow in this epoch any more, or its log failed: it is left alone.
-    Left,
-    /// To be tried again after a while.
-    Later,
 }
 
 /// One fetcher.
@@ -214,6 +141,7 @@ impl Fetcher {
                 log,
                 phase,
                 not_before_ms: 0,
+                waits: 0,
                 in_session: false,
             },
         );
@@ -464,6 +392,7 @@ impl Fetcher {
         }
         match outcome {
             Outcome::Done(log) => {
+                followed.waits = 0;
                 if followed.log != log || followed.phase != Phase::Fetching {
                     followed.log = log;
                     followed.phase = Phase::Fetching;
@@ -507,8 +436,14 @@ impl Fetcher {
             | ErrorCode::UnknownTopicId
             | ErrorCode::UnknownTopicOrPartition
             | ErrorCode::OffsetNotAvailable => {
+                // Mostly the controller's word has not reached it yet: that takes milliseconds.
                 tracing::debug!(partition = %id, "the leader is not ready: {}", code.name());
-                self.delay(id, now_ms);
+                let waits = self.followed.get_mut(id).map_or(0, |followed| {
+                    followed.waits = followed.waits.saturating_add(1);
+                    followed.waits - 1
+                });
+                let pause = FIRST_WAIT_MS << waits.min(10);
+                self.delay_by(id, now_ms, pause.min(self.settings.backoff_ms));
             }
             code => {
                 tracing::warn!(partition = %id, "the leader answered {}", code.name());
@@ -518,7 +453,11 @@ impl Fetcher {
     }
 
     fn delay(&mut self, id: &TopicPartition, now_ms: i64) {
-        let until = now_ms.saturating_add(self.settings.backoff_ms);
+        self.delay_by(id, now_ms, self.settings.backoff_ms);
+    }
+
+    fn delay_by(&mut self, id: &TopicPartition, now_ms: i64, pause_ms: i64) {
+        let until = now_ms.saturating_add(pause_ms);
         if let Some(followed) = self.followed.get_mut(id) {
             self.delayed.remove(&(followed.not_before_ms, id.clone()));
             followed.not_before_ms = until;

@@ -19,10 +19,16 @@ pub mod round;
 pub mod session;
 /// Versions and limits.
 pub mod settings;
+/// Questions and steps.
+pub mod steps;
 /// Where logs part.
 pub mod truncation;
 
-pub use machine::{Fetcher, Work};
+#[cfg(test)]
+mod tests;
+
+pub use machine::Fetcher;
 pub use pool::{Fetchers, start};
 pub use round::{Source, round};
 pub use settings::Settings;
+pub use steps::Work;

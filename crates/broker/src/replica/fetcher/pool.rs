@@ -16,9 +16,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::following::view;
-use super::machine::{Fetcher, LogView};
+use super::machine::Fetcher;
 use super::round::{Round, Source, round};
 use super::settings::Settings;
+use super::steps::LogView;
 use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::net::client::BrokerConnection;

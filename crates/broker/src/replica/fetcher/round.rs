@@ -5,7 +5,8 @@ use gracchus_kafka_proto::messages::{
     OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
 };
 
-use super::machine::{Fetcher, Step, Work};
+use super::machine::Fetcher;
+use super::steps::{Step, Work};
 use crate::replica::manager::ReplicaManager;
 
 /// The broker that is asked.
