@@ -152,17 +152,29 @@ impl Controller {
         for (key, broker) in cuts {
             gone.entry(key).or_default().insert(broker);
         }
-        let reads = gone
-            .keys()
-            .map(|k| ZkOp::get(paths::partition_state(&k.topic, k.partition)))
+        // as in an election: what is known is written with its version, and read when that is not its version any more
+        let mut known = Vec::new();
+        let mut unread = Vec::new();
+        for (key, brokers) in gone {
+            let cached = self.cx.partition(&key).and_then(|p| p.leader_isr.clone());
+            match cached.filter(|_| round == 0) {
+                Some(cached) => known.push((key, brokers, cached)),
+                None => unread.push((key, brokers)),
+            }
+        }
+        let reads = unread
+            .iter()
+            .map(|(k, _)| ZkOp::get(paths::partition_state(&k.topic, k.partition)))
             .collect();
         self.zk(reads, move |me, results| {
             let (fence, epoch) = (me.fence(), me.epoch());
+            for ((key, brokers), result) in unread.into_iter().zip(&results) {
+                if let Some(found) = leader_isr(&key, result) {
+                    known.push((key, brokers, found));
+                }
+            }
             let mut writes = Vec::new();
-            for ((key, brokers), result) in gone.into_iter().zip(&results) {
-                let Some(found) = leader_isr(&key, result) else {
-                    continue;
-                };
+            for (key, brokers, found) in known {
                 let old = found.state;
                 if !old.isr.iter().any(|b| brokers.contains(b)) {
                     if let Some(partition) = me.cx.partition_mut(&key) {

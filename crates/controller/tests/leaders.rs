@@ -237,3 +237,37 @@ fn replicas_in_a_failed_directory_lose_their_roles_and_get_them_back() {
     assert_eq!(told[0], "2 LeaderAndIsr t-1:2/2[2]");
     assert_eq!(told[1], "1 UpdateMetadata [1, 2, 3] t-0:3/1[3] t-1:2/2[2]");
 }
+
+/// Reads every node once, and writes each state that the dead broker was part of once.
+#[test]
+fn a_takeover_costs_what_its_nodes_cost() {
+    let partitions: usize = std::env::var("PARTITIONS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(600);
+    let mut h = Harness::with_brokers(3);
+    let replicas: [&[i32]; 3] = [&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]];
+    let per_topic: Vec<&[i32]> = (0..100).map(|n| replicas[n % 3]).collect();
+    for topic in 0..partitions / 100 {
+        h.create_topic(&format!("t{topic}"), &per_topic);
+    }
+    h.settle();
+    h.kill(1);
+    h.start(config(4));
+    h.forget();
+    let before = h.zk.executed;
+    h.settle();
+    let executed = h.zk.executed - before;
+    // 1 was in every ISR, and led a third
+    assert_eq!(
+        h.writes().iter().filter(|w| w.ends_with("/state")).count(),
+        partitions
+    );
+    assert_eq!(h.led("t0", 0), (2, 1, vec![2, 3]));
+    assert_eq!(h.led("t0", 1), (2, 1, vec![2, 3]));
+    let most = partitions + partitions + partitions / 100 + 40;
+    assert!(
+        executed <= most,
+        "{executed} operations, at most {most} are due"
+    );
+}

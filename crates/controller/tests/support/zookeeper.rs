@@ -19,6 +19,8 @@ struct Node {
 
 #[derive(Debug, Default)]
 pub struct ZooKeeper {
+    /// Operations so far.
+    pub executed: usize,
     nodes: BTreeMap<String, Node>,
     zxid: i64,
     last_session: i64,
@@ -119,6 +121,7 @@ impl ZooKeeper {
     }
 
     pub fn execute(&mut self, session: i64, op: &ZkOp) -> ZkResult {
+        self.executed += 1;
         if !self.sessions.contains(&session) {
             return Err(ZkError::SessionExpired.into());
         }
