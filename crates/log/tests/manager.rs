@@ -335,14 +335,17 @@ fn rolled_segments_and_due_logs_are_flushed() {
     let manager = load(&[root.path().to_path_buf()]);
     let log = make(&manager, "t", 0);
     put(&log).unwrap();
-    // the names of the first files, not yet the records
-    assert_eq!(manager.run_sealed_flush_once(0), 1);
+    // a new log waits for its first flush with everything
     assert_eq!(manager.run_sealed_flush_once(0), 0);
     assert_eq!(log.lock().recovery_point(), 0);
     log.lock().roll(0).unwrap();
     put(&log).unwrap();
     assert_eq!(manager.run_sealed_flush_once(0), 1);
     assert_eq!(log.lock().recovery_point(), 1);
+    // from then on its epochs do not wait for records
+    log.lock().assign_epoch_start(7, 2).unwrap();
+    assert_eq!(manager.run_sealed_flush_once(0), 1);
+    assert_eq!(manager.run_sealed_flush_once(0), 0);
     assert_eq!(manager.run_flush_once(0), 0, "flush.ms is not set");
     let config = LogConfig {
         flush_ms: 100,

@@ -225,9 +225,10 @@ impl PartitionLog {
     }
 
     /// Names in the directory are not on the device yet, and there are records that need them. A log without any needs none:
-    /// its epochs and its topic's id come anew with the leader's.
+    /// its epochs and its topic's id come anew with the leader's. Nor does a new one of which nothing was flushed yet: a
+    /// topic of thousands of partitions would sync thousands of files and directories for records that are not safe anyway.
     fn names_are_due(&self) -> bool {
-        self.names.due && (self.log_end > 0 || self.size() > 0)
+        self.names.due && !self.names.parent && (self.log_end > 0 || self.size() > 0)
     }
 
     /// As at a clean stop: a snapshot of the producers, indexes cut, all on the device, files closed. Nothing is served after.
