@@ -356,6 +356,26 @@ impl ZkClient {
         }
     }
 
+    /// Changes the ensemble; gives the new configuration. A server alone refuses it.
+    pub async fn reconfig(
+        &self,
+        joining: Option<String>,
+        leaving: Option<String>,
+        new_members: Option<String>,
+        from: i64,
+    ) -> Result<(Option<Bytes>, Stat), ZkError> {
+        let op = Op::Reconfig {
+            joining,
+            leaving,
+            new_members,
+            from,
+        };
+        match self.call(op).await? {
+            OpResult::Data(data, stat) => Ok((data, stat)),
+            _ => Err(ZkError::SystemError),
+        }
+    }
+
     pub async fn who_am_i(&self) -> Result<Vec<ClientInfo>, ZkError> {
         match self.call(Op::WhoAmI).await? {
             OpResult::Clients(clients) => Ok(clients),

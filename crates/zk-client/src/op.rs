@@ -79,6 +79,14 @@ pub enum Op {
         path: String,
     },
     WhoAmI,
+    /// Changes an ensemble: lists separated by commas, joining and leaving or all new members; `from` is the version of
+    /// the configuration that it builds on, -1 for any.
+    Reconfig {
+        joining: Option<String>,
+        leaving: Option<String>,
+        new_members: Option<String>,
+        from: i64,
+    },
     AddAuth {
         scheme: String,
         auth: Bytes,
@@ -194,6 +202,7 @@ impl Op {
             Op::GetEphemerals { .. } => OpCode::GetEphemerals,
             Op::GetAllChildrenNumber { .. } => OpCode::GetAllChildrenNumber,
             Op::WhoAmI => OpCode::WhoAmI,
+            Op::Reconfig { .. } => OpCode::Reconfig,
             Op::AddAuth { .. } => OpCode::Auth,
         }
     }
@@ -217,7 +226,7 @@ impl Op {
             | Op::GetAllChildrenNumber { path } => path,
             Op::GetEphemerals { prefix } => prefix,
             Op::Multi(ops) => ops.first().map_or("", Op::path),
-            Op::WhoAmI | Op::AddAuth { .. } => "",
+            Op::WhoAmI | Op::Reconfig { .. } | Op::AddAuth { .. } => "",
         }
     }
 
@@ -381,6 +390,18 @@ impl Op {
             }
             .write(out),
             Op::WhoAmI => {}
+            Op::Reconfig {
+                joining,
+                leaving,
+                new_members,
+                from,
+            } => ReconfigRequest {
+                joining: joining.clone(),
+                leaving: leaving.clone(),
+                new_members: new_members.clone(),
+                config_id: *from,
+            }
+            .write(out),
             Op::AddAuth { scheme, auth } => {
                 AuthRequest {
                     auth_type: 0,
@@ -405,7 +426,7 @@ impl Op {
             Op::Exists { .. } | Op::SetData { .. } | Op::SetAcl { .. } => {
                 OpResult::Stat(Stat::read(r)?)
             }
-            Op::GetData { .. } => {
+            Op::GetData { .. } | Op::Reconfig { .. } => {
                 let answer = GetDataResponse::read(r)?;
                 OpResult::Data(answer.data, answer.stat)
             }

@@ -1,16 +1,20 @@
 //! `gracchus zk`: the ZooKeeper shell. From the result on it prints what zkCli 3.9 prints, without zkCli's banner.
 //!
 //! Reading order: [`line`] (words of a line), [`options`] (flags of a command), [`output`] (where text goes, stats, times,
-//! errors), [`acl`], [`read`] and [`write`] (the commands), [`shell`] (dispatch, one-shot and interactive), [`explain`]
+//! errors), [`acl`], [`read`], [`write`], [`quota`] and [`reconfig`] (the commands), [`shell`] (dispatch), [`interactive`] and [`editor`] (lines from a terminal), [`explain`]
 //! (what Kafka's znodes mean).
 
 mod acl;
+mod editor;
 mod explain;
+mod interactive;
 mod json;
 mod line;
 mod options;
 mod output;
+mod quota;
 mod read;
+mod reconfig;
 mod shell;
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,8 @@
 use super::options::{self, Given};
 use super::output::{CliError, Sink, watched_event};
 use super::read::Context;
-use super::{Arguments, explain, line, read, write};
+use super::{Arguments, explain, line, quota, read, reconfig, write};
 use gracchus_zk_client::{ConnectString, EventReceiver, SessionState, ZkClient, ZkConfig, ZkEvent};
-use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,6 +30,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ),
     ("delete", "[-v version] path", "", "v"),
     ("deleteall", "path [-b batch size]", "", "b"),
+    ("delquota", "[-n|-b|-N|-B] path", "nbNB", ""),
     (
         "explain",
         "path # what a Kafka znode is, who writes and watches it, what its fields mean",
@@ -42,27 +42,36 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("getAllChildrenNumber", "path", "", ""),
     ("getEphemerals", "path", "", ""),
     ("history", "", "", ""),
+    ("listquota", "path", "", ""),
     ("ls", "[-s] [-w] [-R] path", "swR", ""),
     ("printwatches", "on|off", "", ""),
     ("quit", "", "", ""),
+    (
+        "reconfig",
+        "[-s] [-v version] [[-file path] | [-members serverID=host:port1:port2;port3[,...]*]] | [-add serverId=host:port1:port2;port3[,...]]* [-remove serverId[,...]*]",
+        "",
+        "",
+    ),
     ("redo", "cmdno", "", ""),
     ("removewatches", "path [-c|-d|-a] [-l]", "cdal", ""),
     ("set", "path data [-s] [-v version] [-b]", "sb", "v"),
     ("setAcl", "[-s] [-v version] [-R] path acl", "sR", "v"),
+    ("setquota", "-n|-b|-N|-B val path", "", "nbNB"),
     ("stat", "[-w] path", "w", ""),
     ("sync", "path", "", ""),
     ("version", "", "", ""),
     ("whoami", "", "", ""),
 ];
 
-/// Commands of zkCli that are not here yet; named so that nobody takes them for typing errors.
-const NOT_YET: &[&str] = &["delquota", "listquota", "reconfig", "setquota"];
-
 /// How long the first command waits for a server, unless `-waitforconnection`.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 
 /// Lines kept for `history` and `redo`.
 const HISTORY: usize = 1000;
+
+pub(super) fn names() -> Vec<&'static str> {
+    COMMANDS.iter().map(|(name, ..)| *name).collect()
+}
 
 pub(super) fn usage_lines() -> String {
     COMMANDS
@@ -73,14 +82,14 @@ pub(super) fn usage_lines() -> String {
 
 /// The shell's state between commands.
 pub(super) struct Shell {
-    zk: ZkClient,
-    connected: watch::Receiver<bool>,
-    server: String,
+    pub(super) zk: ZkClient,
+    pub(super) connected: watch::Receiver<bool>,
+    pub(super) server: String,
     timeout: Duration,
     wait: Duration,
     json: bool,
     interactive: bool,
-    is_open: bool,
+    pub(super) is_open: bool,
     print_watches: Arc<AtomicBool>,
     history: std::collections::VecDeque<String>,
     /// Of the first line in `history`.
@@ -132,58 +141,12 @@ impl Shell {
         })
     }
 
-    /// Reads commands until the end of input or `quit`; the exit code is the last command's.
-    async fn read_lines(&mut self) -> u8 {
-        let with_prompt = std::io::stdin().is_terminal();
-        if with_prompt {
-            println!(
-                "gracchus zk: {}; \"explain PATH\" tells what a znode is, \"quit\" ends",
-                self.server
-            );
-            self.wait_connected().await;
-        }
-        let (lines, mut receiver) = tokio::sync::mpsc::channel(1);
-        std::thread::spawn(move || {
-            for line in std::io::stdin().lines().map_while(Result::ok) {
-                if lines.blocking_send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut code = 0;
-        loop {
-            if with_prompt {
-                let state = if !self.is_open {
-                    "CLOSED"
-                } else if *self.connected.borrow() {
-                    "CONNECTED"
-                } else {
-                    "CONNECTING"
-                };
-                print!(
-                    "[zk: {}({state}) {}] ",
-                    self.server,
-                    self.first_line + self.history.len()
-                );
-                let _ = std::io::stdout().flush();
-            }
-            let Some(line) = receiver.recv().await else {
-                return code;
-            };
-            let words = line::words(&line);
-            if words.is_empty() {
-                continue;
-            }
-            self.remember(line);
-            let (result, quit) = Box::pin(self.execute(&words)).await;
-            code = result;
-            if quit {
-                return code;
-            }
-        }
+    /// The number that the prompt shows.
+    pub(super) fn next_number(&self) -> usize {
+        self.first_line + self.history.len()
     }
 
-    fn remember(&mut self, line: String) {
+    pub(super) fn remember(&mut self, line: String) {
         if self.history.len() == HISTORY {
             self.history.pop_front();
             self.first_line += 1;
@@ -208,17 +171,15 @@ impl Shell {
         };
         let Some((name, _, plain, valued)) = COMMANDS.iter().find(|(known, ..)| known == name)
         else {
-            if NOT_YET.contains(&name.as_str()) {
-                return Err(CliError::new(format!(
-                    "{name} is not supported by gracchus zk yet"
-                )));
-            }
             let usage = format!("ZooKeeper -server host:port cmd args\n{}", usage_lines());
             self.sink.err(usage.trim_end());
             return Err(CliError::not_found(format!(
                 "Command not found: Command not found {name}"
             )));
         };
+        if *name == "reconfig" && self.is_open {
+            return self.reconfig(rest).await.map(|()| false);
+        }
         let given = options::parse(rest, plain, valued)?;
         match *name {
             "quit" => return Ok(true),
@@ -256,17 +217,7 @@ impl Shell {
         {
             super::output::check_path(path)?;
         }
-        if !self.wait_connected().await {
-            self.sink.err(&format!(
-                "gracchus zk: no ZooKeeper server has answered at {} within {} s",
-                self.server,
-                self.wait.as_secs_f64()
-            ));
-            return Err(CliError::new(format!(
-                "KeeperErrorCode = ConnectionLoss for {}",
-                given.word(0).unwrap_or("/")
-            )));
-        }
+        self.need_connection(given.word(0).unwrap_or("/")).await?;
         let c = &mut Context {
             zk: &self.zk,
             sink: &mut self.sink,
@@ -290,10 +241,38 @@ impl Shell {
             "addauth" => write::add_auth(c, given).await,
             "addWatch" => write::add_watch(c, given).await,
             "removewatches" => write::remove_watches(c, given).await,
+            "setquota" => quota::set(c, given).await,
+            "listquota" => quota::list(c, given).await,
+            "delquota" => quota::delete(c, given).await,
             other => Err(CliError::not_found(format!(
                 "Command not found: Command not found {other}"
             ))),
         }
+    }
+
+    async fn need_connection(&mut self, path: &str) -> Result<(), CliError> {
+        if self.wait_connected().await {
+            return Ok(());
+        }
+        self.sink.err(&format!(
+            "gracchus zk: no ZooKeeper server has answered at {} within {} s",
+            self.server,
+            self.wait.as_secs_f64()
+        ));
+        Err(CliError::new(format!(
+            "KeeperErrorCode = ConnectionLoss for {path}"
+        )))
+    }
+
+    async fn reconfig(&mut self, words: &[String]) -> Result<(), CliError> {
+        let change = reconfig::Change::parse(words)?;
+        self.need_connection("/zookeeper/config").await?;
+        let c = &mut Context {
+            zk: &self.zk,
+            sink: &mut self.sink,
+            json: self.json,
+        };
+        reconfig::reconfig(c, change).await
     }
 
     async fn explain(&mut self, given: &Given) -> Result<(), CliError> {
@@ -361,7 +340,7 @@ impl Shell {
         }
     }
 
-    async fn wait_connected(&mut self) -> bool {
+    pub(super) async fn wait_connected(&mut self) -> bool {
         let up = self.connected.wait_for(|up| *up);
         matches!(tokio::time::timeout(self.wait, up).await, Ok(Ok(_)))
     }
