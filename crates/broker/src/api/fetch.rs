@@ -21,6 +21,7 @@ use crate::context::RequestContext;
 use crate::metadata::Snapshot;
 use crate::replica::ReplicaManager;
 use crate::replica::fetch::{FetchParams, FetchTarget, Read};
+use crate::replica::nearest::RACK_AWARE;
 use crate::replica::session::{
     Context, NO_SESSION, SessionError, SessionKey, SessionRequest, Told, Wanted,
 };
@@ -114,10 +115,12 @@ fn params(replicas: &ReplicaManager, version: i16, request: &FetchRequest) -> Fe
     let positive = |bytes: i32| u32::try_from(bytes).unwrap_or(0);
     let asked = positive(request.max_bytes);
     let is_follower = replica_id >= 0;
+    let config = replicas.config.current();
+    let by_rack = config.replica_selector_class.as_deref() == Some(RACK_AWARE);
     let max_bytes = if is_follower {
         asked
     } else {
-        asked.min(positive(replicas.config.current().fetch_max_bytes))
+        asked.min(positive(config.fetch_max_bytes))
     };
     FetchParams {
         replica_id,
@@ -131,6 +134,10 @@ fn params(replicas: &ReplicaManager, version: i16, request: &FetchRequest) -> Fe
         hard_max: version <= 2,
         max_wait: Duration::from_millis(positive(request.max_wait_ms).into()),
         only_leader: is_follower || version < FOLLOWERS_FROM,
+        rack: Some(&request.rack_id)
+            .filter(|rack| by_rack && !is_follower && !rack.is_empty())
+            .map(|rack| rack.as_str().into()),
+        hurry_high_watermark: is_follower && by_rack,
     }
 }
 
@@ -262,6 +269,7 @@ async fn part(
         last_stable_offset: read.data.last_stable_offset,
         log_start_offset: read.data.log_start_offset,
         aborted_transactions: aborted,
+        preferred_read_replica: read.nearer.unwrap_or(-1),
         records: Some(Records {
             parts: read.data.parts,
         }),

@@ -121,6 +121,7 @@ honoured! {
     log_message_downconversion_enable: bool = "log.message.downconversion.enable",
     num_recovery_threads_per_data_dir: i32 = "num.recovery.threads.per.data.dir",
     // replication and fetching
+    replica_selector_class: Option<String> = "replica.selector.class",
     replica_lag_time_max_ms: i64 = "replica.lag.time.max.ms",
     replica_fetch_max_bytes: i32 = "replica.fetch.max.bytes",
     replica_fetch_min_bytes: i32 = "replica.fetch.min.bytes",

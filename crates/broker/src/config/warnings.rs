@@ -22,10 +22,22 @@ const OUTSIDE_THE_CATALOGUE: &[&str] = &[
     "zookeeper.sasl.client",
 ];
 
+/// The classes of `replica.selector.class` that Kafka comes with.
+const SELECTORS: &[&str] = &[
+    "",
+    "org.apache.kafka.common.replica.LeaderSelector",
+    crate::replica::nearest::RACK_AWARE,
+];
+
 pub(super) fn of_keys(values: &Props) -> Vec<String> {
     let honoured: BTreeSet<&str> = HONOURED.iter().copied().collect();
     let mut warnings = Vec::new();
     for (key, value) in values {
+        if key == "replica.selector.class" && !SELECTORS.contains(&value.as_str()) {
+            warnings.push(format!(
+                "{key}={value} is no class that this broker has: consumers read from leaders"
+            ));
+        }
         if honoured.contains(key.as_str()) || key == "node.id" {
             continue;
         }

@@ -8,11 +8,13 @@ use gracchus_log::{EpochEnd, FetchData, LogError, LogPosition, PartitionLog, Rea
 use tokio::time::Instant;
 
 use super::manager::ReplicaManager;
-use super::partition::end_for;
+use super::nearest::{Candidate, nearest};
+use super::partition::{Role, end_for};
 use super::waiters::Waiter;
+use crate::clock::now_ms;
 
 /// What holds for the whole request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct FetchParams {
     /// The follower's broker id, -1 for a consumer.
     pub replica_id: i32,
@@ -28,6 +30,10 @@ pub struct FetchParams {
     pub max_wait: Duration,
     /// Only the leader may answer.
     pub only_leader: bool,
+    /// The consumer's rack, where it may be sent to a replica there.
+    pub rack: Option<Arc<str>>,
+    /// Consumers read from followers: these are told of a risen high watermark at once.
+    pub hurry_high_watermark: bool,
 }
 
 impl FetchParams {
@@ -64,6 +70,14 @@ pub struct Read {
     pub data: FetchData,
     /// The client's log went another way: where the epochs part.
     pub diverging: Option<EpochEnd>,
+    /// The client had better ask this broker; nothing was read.
+    pub nearer: Option<i32>,
+}
+
+/// What the first look at a partition showed.
+struct Seen {
+    start: LogPosition,
+    high_watermark: i64,
 }
 
 /// One answer a target.
@@ -77,9 +91,15 @@ impl ReplicaManager {
             return reads;
         }
         let deadline = Instant::now() + params.max_wait;
-        let starts: Vec<LogPosition> = reads
+        let starts: Vec<Seen> = reads
             .into_iter()
-            .map(|read| read.map(|read| read.data.start).unwrap_or_default())
+            .map(|read| {
+                let data = read.map(|read| read.data).unwrap_or_default();
+                Seen {
+                    start: data.start,
+                    high_watermark: data.high_watermark,
+                }
+            })
             .collect();
         let mut waiter = Waiter::default();
         for target in targets {
@@ -147,10 +167,21 @@ impl ReplicaManager {
                 ErrorCode::NotLeaderOrFollower
             });
         }
-        let read =
-            partition.with_log(target.current_leader_epoch, params.only_leader, |_, log| {
-                read_log(&mut log.lock(), params.limit, target, max_bytes, min_one)
-            })?;
+        let read = partition.with_log(
+            target.current_leader_epoch,
+            params.only_leader,
+            |role, log| {
+                let mut log = log.lock();
+                if let Some(nearer) = self.nearer(params, target, role) {
+                    return Ok(Read {
+                        data: offsets_of(&log),
+                        diverging: None,
+                        nearer: Some(nearer),
+                    });
+                }
+                read_log(&mut log, params.limit, target, max_bytes, min_one)
+            },
+        )?;
         let read = read.map_err(|error| self.log_failed(&partition.id, "reading", &error))?;
         if let (true, Some(now_ms), None) = (params.is_follower(), now_ms, read.diverging) {
             let joins = partition.follower_fetched(
@@ -166,13 +197,28 @@ impl ReplicaManager {
         Ok(read)
     }
 
+    /// The in-sync follower in the consumer's rack that it is to be sent to, where the leader is not there.
+    fn nearer(&self, params: &FetchParams, target: &FetchTarget, role: &Role) -> Option<i32> {
+        let rack = params.rack.as_deref().filter(|_| role.is_leader)?;
+        let snapshot = self.metadata.snapshot();
+        let rack_of = |id: i32| snapshot.brokers.get(&id).and_then(|live| live.rack.clone());
+        let followers = role.followers.lock();
+        let candidates = followers.iter().filter(|(id, follower)| {
+            role.isr.confirmed().contains(id)
+                && follower.log_end_offset >= target.offset
+                && (0..=target.offset).contains(&follower.log_start_offset)
+        });
+        let now = now_ms();
+        let candidates = candidates.map(|(id, follower)| Candidate {
+            id: *id,
+            log_end_offset: follower.log_end_offset,
+            behind_ms: now - follower.last_caught_up_ms,
+        });
+        nearest(rack, self.broker_id, candidates, rack_of)
+    }
+
     /// A parked fetch looks at what changed: true when it is to be answered, with data or an error.
-    fn has_enough(
-        &self,
-        params: &FetchParams,
-        targets: &[FetchTarget],
-        starts: &[LogPosition],
-    ) -> bool {
+    fn has_enough(&self, params: &FetchParams, targets: &[FetchTarget], starts: &[Seen]) -> bool {
         let mut bytes = 0;
         for (target, start) in targets.iter().zip(starts) {
             let Ok(partition) = self.partition(&target.topic, target.partition) else {
@@ -180,7 +226,11 @@ impl ReplicaManager {
             };
             let available =
                 partition.with_log(target.current_leader_epoch, params.only_leader, |_, log| {
-                    available(&mut log.lock(), params.limit, target, *start)
+                    let mut log = log.lock();
+                    if params.hurry_high_watermark && log.high_watermark() > start.high_watermark {
+                        return Ok(None);
+                    }
+                    available(&mut log, params.limit, target, start.start)
                 });
             match available {
                 Ok(Ok(Some(more))) => bytes += more,
@@ -197,12 +247,24 @@ fn is_worth_sending(params: &FetchParams, reads: &Reads) -> bool {
         match read {
             Ok(Read {
                 diverging: None,
+                nearer: None,
                 data,
             }) => bytes += data.bytes,
             Ok(_) | Err(_) => return true,
         }
     }
     bytes >= params.min_bytes
+}
+
+/// No records.
+fn offsets_of(log: &PartitionLog) -> FetchData {
+    FetchData {
+        high_watermark: log.high_watermark(),
+        last_stable_offset: log.last_stable_offset(),
+        log_start_offset: log.log_start_offset(),
+        log_end_offset: log.log_end_offset(),
+        ..FetchData::default()
+    }
 }
 
 fn read_log(
@@ -223,16 +285,11 @@ fn read_log(
             return Err(out_of_range);
         }
         if end.epoch < target.last_fetched_epoch || end.end_offset < target.offset {
-            let data = FetchData {
-                high_watermark: log.high_watermark(),
-                last_stable_offset: log.last_stable_offset(),
-                log_start_offset: log.log_start_offset(),
-                log_end_offset: log.log_end_offset(),
-                ..FetchData::default()
-            };
+            let data = offsets_of(log);
             return Ok(Read {
                 data,
                 diverging: Some(end),
+                nearer: None,
             });
         }
     }
@@ -240,6 +297,7 @@ fn read_log(
     Ok(Read {
         data,
         diverging: None,
+        nearer: None,
     })
 }
 

@@ -26,6 +26,8 @@ mod leading;
 pub mod log_config;
 /// Which partitions are hosted here.
 pub mod manager;
+/// Where a consumer had better read.
+pub mod nearest;
 /// ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers.
 pub mod offsets;
 /// One partition's role and log.
