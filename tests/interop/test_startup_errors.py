@@ -134,6 +134,16 @@ def test_sigterm_while_starting(tmp_path):
     assert "stopped while starting" in p.text() and "panicked" not in p.text()
 
 
+def test_signals_in_a_burst_are_one(own_cluster):
+    """`timeout` and some supervisors signal the process and then its group: that is no wish to leave at once."""
+    server = own_cluster().start()
+    wait_for(lambda: "gracchus is ready" in server.log_text(), "the server")
+    for _ in range(3):
+        server.broker.send(signal.SIGTERM)
+    assert server.broker.stop(signal.SIGINT) == 0
+    assert "has shut down" in server.broker.text() and "second signal" not in server.broker.text()
+
+
 def test_sigterm_at_any_moment_of_a_start(own_cluster):
     """Exit code 0 whenever it comes, and no start has anything to recover after it."""
     rng = random.Random(7)

@@ -1,6 +1,7 @@
 //! The process itself: file limits, signals, the last words before a failed exit.
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,7 +25,11 @@ pub fn raise_file_limit() {
     }
 }
 
-/// Catches signals from now on; the future completes at the first SIGTERM or Ctrl-C. A second one ends the process at
+/// Signals that come so soon after the first are the same wish: `timeout` and some supervisors signal the process and then
+/// its group.
+const SAME_WISH: Duration = Duration::from_secs(1);
+
+/// Catches signals from now on; the future completes at the first SIGTERM or Ctrl-C. A later one ends the process at
 /// once.
 pub fn stop_signal() -> impl Future<Output = ()> {
     let caught = (
@@ -45,10 +50,16 @@ async fn stopped(caught: Caught) {
         _ = term.recv() => {}
         _ = interrupt.recv() => {}
     }
+    let first = Instant::now();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if first.elapsed() >= SAME_WISH {
+                break;
+            }
         }
         eprintln!("second signal: leaving at once, without a clean shutdown");
         std::process::exit(1);

@@ -32,7 +32,7 @@ impl MetaProperties {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let text = String::from_utf8_lossy(bytes);
         let mut found = Self::default();
-        let mut version = 0i32;
+        let mut version = None::<i32>;
         for line in text.lines().map(str::trim_start) {
             if line.is_empty() || line.starts_with(['#', '!']) {
                 continue;
@@ -44,9 +44,10 @@ impl MetaProperties {
             let value = value.trim().replace('\\', "");
             match key.trim() {
                 "version" => {
-                    version = value
+                    let number = value
                         .parse()
                         .map_err(|_| format!("its version is {value:?}"))?;
+                    version = Some(number);
                 }
                 "broker.id" => {
                     let id = value
@@ -59,6 +60,12 @@ impl MetaProperties {
                 _ => {}
             }
         }
+        if text.trim().is_empty() {
+            return Ok(found);
+        }
+        let version = version.ok_or_else(|| {
+            "it has no version, so it is damaged or no broker's. Restore it: the lines version=0, broker.id=N and cluster.id=ID, the last as in ZooKeeper's /cluster/id".to_owned()
+        })?;
         if version != 0 {
             return Err(format!(
                 "its version is {version}: it was formatted for KRaft mode, which this broker does not run. Point log.dirs at a directory of a ZooKeeper-mode broker"
@@ -175,6 +182,10 @@ mod tests {
         let error = MetaProperties::parse(b"version=1\nnode.id=1\n").unwrap_err();
         assert!(error.contains("KRaft"), "{error}");
         assert!(MetaProperties::parse(b"broker.id=x\n").is_err());
+        for damaged in [&b"garbage\n"[..], b"broker.id=1\ncluster.id=abc\n"] {
+            let error = MetaProperties::parse(damaged).unwrap_err();
+            assert!(error.contains("no version"), "{error}");
+        }
         assert_eq!(
             MetaProperties::parse(b"").unwrap(),
             MetaProperties::default()

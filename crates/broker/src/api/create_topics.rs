@@ -39,8 +39,8 @@ pub async fn handle(
         } else if topic.name == CLUSTER_METADATA {
             Some(refused(
                 topic.name,
-                ErrorCode::TopicAuthorizationFailed,
-                Some("Authorization failed."),
+                ErrorCode::InvalidRequest,
+                Some("Creation of internal topic __cluster_metadata is prohibited."),
             ))
         } else {
             wanted.push(topic);

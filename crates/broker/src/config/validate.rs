@@ -114,8 +114,11 @@ fn check_throttled_replicas(def: &KeyDef, text: &str) -> Result<(), ConfigError>
     }
     Err(ConfigError::invalid(
         def.name,
-        text,
-        "must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        format!("[{}]", entries.join(", ")),
+        format!(
+            "{} must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+            def.name
+        ),
     ))
 }
 

@@ -19,7 +19,7 @@ pub fn invalid_name(topic: &str) -> Option<String> {
         return Some("Topic name is invalid: the empty string is not allowed".into());
     }
     if topic == "." || topic == ".." {
-        return Some("Topic name is invalid: '.' or '..' is not allowed".into());
+        return Some(format!("Topic name is invalid: '{topic}' is not allowed"));
     }
     if topic.len() > MAX {
         return Some(format!(
