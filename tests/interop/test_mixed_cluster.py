@@ -24,7 +24,7 @@ def reassign(cluster, topic, partitions, tmp_path):
     plan.write_text(json.dumps({"version": 1, "partitions": [
         {"topic": topic, "partition": p, "replicas": replicas} for p, replicas in partitions.items()]}))
     arguments = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", plan)
-    kafka_tool("kafka-reassign-partitions", *arguments, "--execute")
+    kafka_tool("kafka-reassign-partitions", *arguments, "--execute", "--throttle", "50000000")
 
     def done():
         text = kafka_tool("kafka-reassign-partitions", *arguments, "--verify", check=False).stdout
@@ -35,6 +35,8 @@ def reassign(cluster, topic, partitions, tmp_path):
         assert node["partitions"][str(p)] == replicas
         assert node["adding_replicas"] == node["removing_replicas"] == {}
         cluster.wait_isr(topic, replicas, p)
+    # the tool takes its throttles back when all is done
+    assert "throttled" not in str(cluster.json(f"/config/topics/{topic}"))
 
 
 @pytest.mark.parametrize("controller", ["gracchus", "apache"])

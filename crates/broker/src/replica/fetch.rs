@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::manager::ReplicaManager;
 use super::nearest::{Candidate, nearest};
-use super::partition::{Role, end_for};
+use super::partition::{Partition, Role, end_for};
 use super::waiters::Waiter;
 use crate::clock::now_ms;
 
@@ -167,6 +167,15 @@ impl ReplicaManager {
                 ErrorCode::NotLeaderOrFollower
             });
         }
+        let throttled = params.is_follower()
+            && self.is_throttled(&self.leader_throttle, &target.topic, target.partition);
+        let is_held = throttled && self.is_held_back(&partition, params.replica_id);
+        // its offsets are told, and its place noted
+        let (max_bytes, min_one) = if is_held {
+            (0, false)
+        } else {
+            (max_bytes, min_one)
+        };
         let read = partition.with_log(
             target.current_leader_epoch,
             params.only_leader,
@@ -183,6 +192,10 @@ impl ReplicaManager {
             },
         )?;
         let read = read.map_err(|error| self.log_failed(&partition.id, "reading", &error))?;
+        if throttled {
+            self.leader_throttle
+                .record(read.data.bytes, crate::clock::now_ms());
+        }
         if let (true, Some(now_ms), None) = (params.is_follower(), now_ms, read.diverging) {
             let joins = partition.follower_fetched(
                 params.replica_id,
@@ -195,6 +208,12 @@ impl ReplicaManager {
             }
         }
         Ok(read)
+    }
+
+    /// A throttled follower that is not in sync gets no records now.
+    fn is_held_back(&self, partition: &Partition, follower: i32) -> bool {
+        self.leader_throttle.is_exceeded(now_ms())
+            && !partition.role().isr.confirmed().contains(&follower)
     }
 
     /// The in-sync follower in the consumer's rack that it is to be sent to, where the leader is not there.
@@ -224,6 +243,12 @@ impl ReplicaManager {
             let Ok(partition) = self.partition(&target.topic, target.partition) else {
                 return true;
             };
+            if params.is_follower()
+                && self.is_throttled(&self.leader_throttle, &target.topic, target.partition)
+                && self.is_held_back(&partition, params.replica_id)
+            {
+                continue;
+            }
             let available =
                 partition.with_log(target.current_leader_epoch, params.only_leader, |_, log| {
                     let mut log = log.lock();

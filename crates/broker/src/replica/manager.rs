@@ -13,6 +13,7 @@ use super::fetcher::Fetchers;
 use super::isr_changes::IsrChanges;
 use super::partition::{Partition, report};
 use super::session::FetchSessions;
+use super::throttle::Throttle;
 use crate::config::ConfigStore;
 use crate::metadata::MetadataCache;
 use crate::metrics::TopicRegistry;
@@ -85,6 +86,8 @@ pub struct ReplicaManager {
     pub(crate) checkpoints_high_watermarks: AtomicBool,
     pub(crate) sessions: FetchSessions,
     pub(crate) isr_changes: IsrChanges,
+    pub(crate) leader_throttle: Throttle,
+    pub(crate) follower_throttle: Throttle,
     /// Counters by topic.
     pub topics: TopicRegistry,
     pub(crate) fetchers: OnceLock<Fetchers>,
@@ -111,6 +114,8 @@ impl ReplicaManager {
             checkpoints_high_watermarks: AtomicBool::new(false),
             sessions: FetchSessions::new(usize::try_from(slots).unwrap_or(0)),
             isr_changes: IsrChanges::default(),
+            leader_throttle: Throttle::of_leader(),
+            follower_throttle: Throttle::of_follower(),
             topics: TopicRegistry::default(),
             fetchers: OnceLock::new(),
             observers: OnceLock::new(),
@@ -271,6 +276,7 @@ impl ReplicaManager {
 
     /// The broker's own configuration changed: defaults of every topic may have.
     pub fn broker_config_changed(&self) {
+        self.configure_throttles();
         let default = super::log_config::log_config(&self.config.topic(""));
         self.logs.update_default_config(default);
         let mut topics: Vec<Arc<str>> = self

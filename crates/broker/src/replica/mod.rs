@@ -38,6 +38,8 @@ pub mod periodic;
 pub mod session;
 /// News of the log directories, for the controller.
 pub mod storage_news;
+/// Replication throttles.
+pub mod throttle;
 /// Parked requests.
 pub mod waiters;
 

@@ -125,6 +125,7 @@ impl ReplicaManager {
     async fn follow_config(self: Arc<Self>, stop: CancellationToken) {
         use tokio::sync::broadcast::error::RecvError;
         let mut changes = self.config.changes();
+        self.configure_throttles();
         loop {
             let change = tokio::select! {
                 () = stop.cancelled() => return,

@@ -1,5 +1,7 @@
 //! Followers, leaders and their ISR, over real logs.
 
+use std::collections::BTreeMap;
+
 use gracchus_broker::replica::fetcher::round::Round;
 use gracchus_broker::replica::fetcher::steps::{Outcome, Step, What};
 use gracchus_kafka_proto::ErrorCode;
@@ -7,7 +9,7 @@ use gracchus_log::TopicPartition;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::rig::{TOPIC_ID, batch, error};
+use crate::rig::{TOPIC_ID, batch, error, fetch_request, values};
 use crate::trio::{BROKERS, Trio};
 
 #[tokio::test]
@@ -190,6 +192,86 @@ async fn a_dead_source_is_a_failed_round() {
     trio.produce(1);
     trio.settle().await;
     trio.check("");
+}
+
+/// A throttle of so many bytes a second for every replica of the topic.
+fn throttle(rig: &crate::rig::Rig, side: &str, rate: &str) {
+    let props = |key: String, value: &str| BTreeMap::from([(key, value.to_owned())]);
+    let list = props(format!("{side}.replication.throttled.replicas"), "*");
+    rig.config.set_topic("t", list).unwrap();
+    let rate = props(format!("{side}.replication.throttled.rate"), rate);
+    rig.config.set_dynamic(BTreeMap::new(), rate).unwrap();
+    rig.replicas.broker_config_changed();
+}
+
+#[tokio::test]
+async fn a_throttled_follower_that_is_behind_waits() {
+    let mut trio = Trio::new(&[("replica.fetch.max.bytes", "1")]);
+    trio.settle().await;
+    let leader = trio.leader;
+    let [first, second] = BROKERS
+        .into_iter()
+        .filter(|id| *id != leader)
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("three brokers")
+    };
+    throttle(&trio.rigs[&first], "follower", "10");
+    for _ in 0..3 {
+        trio.produce(leader);
+        trio.step(second).await;
+    }
+    trio.step(first).await;
+    let end = trio.rigs[&first].log_end("t");
+    assert_eq!(end, 1, "a batch at a time");
+    // the leader's high watermark has not moved: nothing says yet that it is behind
+    trio.kill(first);
+    trio.elect(leader);
+    trio.tell();
+    for _ in 0..4 {
+        trio.step(second).await;
+    }
+    assert_eq!(trio.rigs[&leader].high_watermark("t"), 3);
+    trio.revive(first);
+    throttle(&trio.rigs[&first], "follower", "10");
+    trio.step(first).await;
+    assert_eq!(trio.rigs[&first].log_end("t"), 2);
+    let Round::Idle(until) = trio.step(first).await else {
+        panic!("it does not wait")
+    };
+    trio.now = until;
+    trio.step(first).await;
+    assert_eq!(trio.rigs[&first].log_end("t"), 3);
+    trio.settle().await;
+    trio.check("");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_holds_a_throttled_follower_back_that_is_not_in_sync() {
+    let rig = crate::rig::Rig::new();
+    rig.lead("t", 1, &[1, 2, 3], &[1, 2]);
+    rig.produce("t", batch(&["a"])).await;
+    throttle(&rig, "leader", "10");
+    let fetch = async |follower: i32, wait: i32| {
+        let mut request = fetch_request("t", 0);
+        request.replica_id = follower;
+        request.max_wait_ms = wait;
+        let mut answer = rig.fetch_request(12, request).await;
+        let part = answer.responses.remove(0).partitions.remove(0);
+        assert_eq!(part.error_code, 0);
+        values(&part).len()
+    };
+    assert_eq!(fetch(3, 0).await, 1, "nothing went before");
+    assert_eq!(fetch(3, 0).await, 0);
+    assert_eq!(fetch(2, 0).await, 1, "in sync");
+    let began = tokio::time::Instant::now();
+    assert_eq!(fetch(3, 5000).await, 0);
+    assert_eq!(began.elapsed().as_millis(), 5000, "no hot loop");
+    rig.config
+        .set_dynamic(BTreeMap::new(), BTreeMap::new())
+        .unwrap();
+    rig.replicas.broker_config_changed();
+    assert_eq!(fetch(3, 0).await, 1);
 }
 
 /// Crashes, elections, fetches and ISR changes in any order: while never all members of an ISR are lost for good, what was

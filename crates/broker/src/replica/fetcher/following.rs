@@ -51,7 +51,7 @@ impl ReplicaManager {
             None => Outcome::Left,
             Some(Ok(outcome)) => {
                 partition.waiters.wake();
-                outcome
+                self.throttled(step, outcome, now_ms)
             }
             Some(Err(Failure::Records(reason))) => {
                 tracing::error!(partition = %id, "what the leader sent cannot be appended: {reason}");
@@ -66,6 +66,34 @@ impl ReplicaManager {
                     Outcome::Left
                 }
             }
+        }
+    }
+}
+
+impl ReplicaManager {
+    /// Counts what was fetched for a throttled replica; one that is behind has to wait when it was too much.
+    fn throttled(&self, step: &Step, outcome: Outcome, now_ms: i64) -> Outcome {
+        let (
+            What::Append {
+                records,
+                high_watermark,
+                ..
+            },
+            Outcome::Done(log),
+        ) = (&step.what, outcome)
+        else {
+            return outcome;
+        };
+        let id = &step.partition;
+        let throttle = &self.follower_throttle;
+        if records.is_empty() || !self.is_throttled(throttle, &id.topic, id.partition) {
+            return outcome;
+        }
+        throttle.record(u64::try_from(records.len()).unwrap_or(u64::MAX), now_ms);
+        if log.end < *high_watermark && throttle.is_exceeded(now_ms) {
+            Outcome::Throttled(log)
+        } else {
+            outcome
         }
     }
 }

@@ -24,6 +24,9 @@ use crate::replica::offsets::{EARLIEST, LATEST};
 /// `replica.fetch.backoff.ms`.
 const FIRST_WAIT_MS: i64 = 20;
 
+/// A partition whose throttle is exceeded waits so long.
+const THROTTLED_MS: i64 = 500;
+
 /// What is done about a partition next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -399,6 +402,10 @@ impl Fetcher {
                     self.unsettled.remove(id);
                     self.changed.insert(id.clone());
                 }
+            }
+            Outcome::Throttled(log) => {
+                followed.log = log;
+                self.delay_by(id, now_ms, THROTTLED_MS);
             }
             Outcome::Undecided(log) => {
                 followed.log = log;

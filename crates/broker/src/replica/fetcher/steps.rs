@@ -77,6 +77,8 @@ pub enum What {
 pub enum Outcome {
     /// Done; the log is so.
     Done(LogView),
+    /// Done, but its throttle lets no more through for a while.
+    Throttled(LogView),
     /// Cut, but the leader has to be asked again.
     Undecided(LogView),
     /// It does not follow in this epoch any more, or its log failed: it is left alone.
