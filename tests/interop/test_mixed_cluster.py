@@ -51,8 +51,7 @@ def test_partitions_move_between_the_kinds_and_back(brokers, controller, tmp_pat
     for pair in ({0: [2, 4], 1: [4, 2]}, {0: [3, 5], 1: [5, 3]}, {0: [5, 2, 1], 1: [4, 3, 1]}):
         reassign(cluster, topic, pair, tmp_path)
         load.wait_for_more()
-    acknowledged = load.stop()
-    check(cluster, topic, acknowledged, 2)
+    check(cluster, topic, load.stop(), 2)
     # what left a broker is gone from its disk
     for number in (2, 3, 4, 5):
         for p, replicas in pair.items():

@@ -65,11 +65,11 @@ def test_there_and_back_again(brokers):
         for kind in ("gracchus", "apache"):
             for number in (1, 2, 3):
                 swap(cluster, number, kind, load)
-        acknowledged = load.stop()
+        acknowledged = load.stop().acknowledged
         wait_for(lambda: acknowledged.keys() <= reader.seen.keys(), "the reader to see every record")
     finally:
         load.stopping.set()
         reader.stop()
     assert not reader.changed
     assert all(reader.seen[at] == value for at, value in acknowledged.items())
-    check(cluster, TOPIC, acknowledged, PARTITIONS)
+    check(cluster, TOPIC, load, PARTITIONS)
