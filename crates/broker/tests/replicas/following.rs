@@ -315,3 +315,31 @@ async fn no_order_of_failures_loses_or_changes_what_was_acknowledged() {
         trio.check(&format!("seed {seed}, protocol {protocol}"));
     }
 }
+
+/// `flush.messages` hold for followers, and a cut below what was flushed is on disk before the next append.
+#[tokio::test]
+async fn a_follower_flushes_and_its_cuts_lower_the_recovery_point() {
+    let mut trio = Trio::new(&[("log.flush.interval.messages", "2")]);
+    for _ in 0..4 {
+        trio.produce(1);
+    }
+    trio.settle().await;
+    let rig = &trio.rigs[&2];
+    let recovery_point = || {
+        let log = rig.replicas.partition("t", 0).unwrap().log().unwrap();
+        let log = log.lock();
+        log.recovery_point()
+    };
+    assert_eq!(recovery_point(), 4);
+    rig.replicas.logs().checkpoint_recovery_points();
+    let checkpoint =
+        || std::fs::read_to_string(rig.dir.path().join("recovery-point-offset-checkpoint"));
+    assert!(checkpoint().unwrap().contains("t 0 4\n"));
+    let cut = Step {
+        partition: TopicPartition::new("t", 0),
+        leader_epoch: trio.epoch,
+        what: What::Truncate(1),
+    };
+    rig.replicas.follow_step(&cut, 0);
+    assert!(checkpoint().unwrap().contains("t 0 1\n"));
+}

@@ -50,6 +50,10 @@ impl ReplicaManager {
         match partition.follow_step(step, now_ms) {
             None => Outcome::Left,
             Some(Ok(outcome)) => {
+                if !matches!(step.what, What::Append { .. }) {
+                    // Before what is appended next: a crash must not take it for checked.
+                    self.logs().checkpoint_truncation(id);
+                }
                 partition.waiters.wake();
                 self.throttled(step, outcome, now_ms)
             }
@@ -71,6 +75,23 @@ impl ReplicaManager {
 }
 
 impl ReplicaManager {
+    /// Flushes a followed log if `flush.messages` have come, on a thread that may block.
+    pub async fn flush_followed(&self, step: &Step, now_ms: i64) {
+        let id = &step.partition;
+        let Some(Hosted::Online(partition)) = self.hosted(&id.topic, id.partition) else {
+            return;
+        };
+        let Some(log) = partition.log() else { return };
+        if !log.lock().flush_is_due_by_count() {
+            return;
+        }
+        let logs = self.logs().clone();
+        let flushed = tokio::task::spawn_blocking(move || logs.flush(&log, now_ms)).await;
+        if let Ok(Err(error)) = flushed {
+            self.log_failed(id, "flushing", &error);
+        }
+    }
+
     /// Counts what was fetched for a throttled replica; one that is behind has to wait when it was too much.
     fn throttled(&self, step: &Step, outcome: Outcome, now_ms: i64) -> Outcome {
         let (

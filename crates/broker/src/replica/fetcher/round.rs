@@ -72,6 +72,9 @@ pub async fn round(
     match steps {
         Ok(steps) => {
             take(fetcher, replicas, &steps, clock());
+            for step in &steps {
+                replicas.flush_followed(step, clock()).await;
+            }
             Round::Done
         }
         Err(reason) => {
