@@ -249,7 +249,8 @@ impl Tail {
         }
     }
 
-    /// Forgets batches that begin at or after `offset`, or reach over it.
+    /// Forgets batches that begin at or after `offset`, or reach over it. If others went with them, all are forgotten: what
+    /// comes next would not follow on what is here.
     pub fn truncate(&mut self, offset: i64) {
         while self
             .pieces
@@ -257,7 +258,11 @@ impl Tail {
             .is_some_and(|p| p.last_offset() >= offset)
         {
             if let Some(piece) = self.pieces.pop_back() {
+                let others = piece.first().is_some_and(|s| s.last_offset < offset);
                 self.give_back(piece.cost());
+                if others {
+                    self.clear();
+                }
             }
         }
     }

@@ -279,3 +279,30 @@ fn a_closed_log_takes_nothing_more() {
         Err(gracchus_log::AppendError::Log(LogError::Closed { .. }))
     ));
 }
+
+/// Small batches are kept together: what stays of them after a cut in their middle is on disk, and must not be passed over
+/// because older and newer ones are in memory.
+#[test]
+fn readers_meet_everything_around_a_cut() {
+    let root = tempfile::tempdir().unwrap();
+    let whole = Arc::new(LogConfig::default());
+    let mut log = open(&root.path().join("t-0"), &whole, |_| {});
+    // somebody waits at the end, so that what comes is kept
+    log.read(0, 1, ReadLimit::LogEnd, true).unwrap();
+    for size in [40_000, 100, 100, 100] {
+        log.append_as_leader(plain(1, 1, size), 1, AppendOrigin::Client, 0)
+            .unwrap();
+    }
+    log.truncate_to(3, 0).unwrap();
+    for size in [100, 40_000] {
+        log.append_as_leader(plain(1, 1, size), 2, AppendOrigin::Client, 0)
+            .unwrap();
+    }
+    for from in 0..5 {
+        let offsets: Vec<i64> = read_all(&mut log, from)
+            .iter()
+            .map(|b| b.base_offset())
+            .collect();
+        assert_eq!(offsets, (from..5).collect::<Vec<_>>());
+    }
+}

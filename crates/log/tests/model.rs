@@ -76,9 +76,9 @@ impl Model {
     }
 }
 
-fn config() -> Arc<LogConfig> {
+fn config(large: bool) -> Arc<LogConfig> {
     Arc::new(LogConfig {
-        segment_bytes: 2000,
+        segment_bytes: if large { 60_000 } else { 2000 },
         index_interval_bytes: 200,
         segment_index_bytes: 600,
         retention_ms: -1,
@@ -178,9 +178,10 @@ fn crash(
     log
 }
 
-fn run(ops: Vec<Op>) {
+/// With `large` batches some are kept in memory alone and some with others.
+fn run(ops: Vec<Op>, large: bool) {
     let dir = tempfile::tempdir().unwrap();
-    let config = config();
+    let config = config(large);
     let mut log = open(dir.path(), &config, |_| {});
     let mut model = Model::default();
     for op in ops {
@@ -192,6 +193,7 @@ fn run(ops: Vec<Op>) {
                 timestamp,
                 batches,
             } => {
+                let size = if large { size * 30 } else { size };
                 // Several batches come from a leader to a follower; a producer sends one.
                 let mut all = Vec::new();
                 for i in 0..batches {
@@ -363,7 +365,7 @@ proptest! {
     #![proptest_config(support::cases(80, 3000))]
 
     #[test]
-    fn a_log_keeps_what_it_was_given(ops in proptest::collection::vec(op(), 1..60)) {
-        run(ops);
+    fn a_log_keeps_what_it_was_given(ops in proptest::collection::vec(op(), 1..60), large in any::<bool>()) {
+        run(ops, large);
     }
 }
