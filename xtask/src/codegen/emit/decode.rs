@@ -1,7 +1,13 @@
 //! A structure's decoder.
 
 use super::shape::{default_expression, plain_type, rust_type};
-use super::*;
+use super::{
+    Context, When, bind, field_flexible, flexible_local, has_tags, has_word, local, range_check,
+    when,
+};
+use crate::codegen::names::snake_case;
+use crate::codegen::schema::{Field, Message, Type, Versions};
+use std::fmt::Write as _;
 
 pub(super) fn decode(out: &mut String, context: &Context<'_>) {
     let mut body = String::new();

@@ -2,7 +2,12 @@
 
 use super::decode::{primitive, tagged};
 use super::shape::{default_expression, default_value, is_null_by_default};
-use super::*;
+use super::{
+    Context, When, bind, field_flexible, flexible_local, has_tags, has_word, range_check, when,
+};
+use crate::codegen::names::snake_case;
+use crate::codegen::schema::{Field, Type};
+use std::fmt::Write as _;
 
 pub(super) fn encode(out: &mut String, context: &Context<'_>) {
     let mut body = String::new();

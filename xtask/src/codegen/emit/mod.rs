@@ -5,7 +5,7 @@ mod encode;
 mod shape;
 
 use super::names::snake_case;
-use super::schema::{Field, Kind, Message, Struct, Type, Versions};
+use super::schema::{Field, Kind, Message, Struct, Versions};
 use decode::decode;
 use encode::encode;
 use shape::{declaration, default_impl};

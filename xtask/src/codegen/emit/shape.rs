@@ -1,6 +1,9 @@
 //! A structure's declaration: field types, defaults, the facts in its docs.
 
-use super::*;
+use super::{Context, has_tags};
+use crate::codegen::names::snake_case;
+use crate::codegen::schema::{Field, Type, Versions};
+use std::fmt::Write as _;
 
 pub(super) fn declaration(out: &mut String, context: &Context<'_>) {
     let derive = if defaults_are_natural(context) {
