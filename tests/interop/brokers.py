@@ -4,10 +4,63 @@ import json
 import pathlib
 import signal
 import socket
+import threading
 
 from kazoo.client import KazooClient
 
 from servers import BINARY, LOG4J, TARGET, Process, free_port, java, listens, wait_for
+
+
+class Proxy:
+    """Passes connections on to a port until it is cut; healed, it takes new ones."""
+
+    def __init__(self, target):
+        self.target, self.port, self.is_cut = target, free_port(), False
+        self.open = set()
+        self.listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                server = None if self.is_cut else socket.create_connection(("127.0.0.1", self.target), 5)
+            except OSError:
+                server = None
+            if server is None:
+                client.close()
+                continue
+            self.open |= {client, server}
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source, sink):
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        except OSError:
+            pass
+        for s in (source, sink):
+            self.open.discard(s)
+            s.close()
+
+    def cut(self):
+        self.is_cut = True
+        for s in list(self.open):
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def heal(self):
+        self.is_cut = False
+
+    def remove(self):
+        self.listener.close()
+        self.cut()
 
 
 class Broker:
@@ -18,7 +71,10 @@ class Broker:
         self.port = free_port()
         self.directory = brokers.directory / f"broker-{number}"
         self.directory.mkdir(parents=True)
-        self.process = None
+        self.process = self.link = None
+        if brokers.linked:
+            self.inner_port = free_port()
+            self.link = Proxy(self.inner_port)
 
     @property
     def address(self):
@@ -32,6 +88,11 @@ class Broker:
                   "group.initial.rebalance.delay.ms": 0, "controlled.shutdown.max.retries": 2,
                   "controlled.shutdown.retry.backoff.ms": 500, "default.replication.factor": 3,
                   **self.brokers.config}
+        if self.link:
+            config |= {"listeners": f"PLAINTEXT://{self.address},INNER://127.0.0.1:{self.inner_port}",
+                       "advertised.listeners": f"PLAINTEXT://{self.address},INNER://127.0.0.1:{self.link.port}",
+                       "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INNER:PLAINTEXT",
+                       "inter.broker.listener.name": "INNER"}
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in config.items()))
         log = self.directory / "broker.log"
@@ -113,10 +174,11 @@ class Ensemble:
 class Brokers:
     """Brokers 1, 2, ... of the given kinds, and the coordination server under them."""
 
-    def __init__(self, directory, kinds=(TARGET,) * 3, zookeeper=TARGET, config=None):
+    def __init__(self, directory, kinds=(TARGET,) * 3, zookeeper=TARGET, config=None, linked=False):
+        """`linked`: other brokers reach each broker through its `link`, which may be cut."""
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.config = config or {}
+        self.config, self.linked = config or {}, linked
         self.zookeeper_port = free_port()
         self.zookeeper_kind = zookeeper
         self.ensemble = Ensemble(self.directory) if zookeeper == "ensemble" else None
@@ -198,6 +260,8 @@ class Brokers:
         for broker in self.brokers.values():
             if broker.alive():
                 broker.kill()
+            if broker.link:
+                broker.link.remove()
         if self.server and self.server.alive():
             self.server.kill()
         if self.ensemble:

@@ -79,3 +79,24 @@ def test_whoever_is_killed_at_whatever_moment(brokers):
     for p in range(6):
         cluster.wait_isr(topic, [1, 2, 3], p)
     check(cluster, topic, load.stop(), 6)
+
+
+def test_a_leader_that_nobody_reaches_acknowledges_nothing_alone(brokers):
+    """Clients and ZooKeeper reach it, the other brokers do not: it is alone in the ISR until the link is there again."""
+    cluster = brokers(linked=True, config={"replica.lag.time.max.ms": 2000, "replica.socket.timeout.ms": 2000}).start()
+    topic = "cut-off"
+    create(cluster, topic)
+    state = cluster.wait_isr(topic, [1, 2, 3])
+    load = Load(cluster.bootstrap, topic)
+    load.wait_for_more()
+    leader = state["leader"]
+    cluster[leader].link.cut()
+    # the controller too asks through the link, so a leader that is the controller can't even tell itself
+    if cluster.controller() != leader:
+        cluster.wait_isr(topic, [leader])
+    known = len(load.acknowledged)
+    cluster[leader].link.heal()
+    cluster.wait_isr(topic, [1, 2, 3])
+    load.wait_for_more()
+    assert len(load.acknowledged) > known
+    check(cluster, topic, load.stop())
