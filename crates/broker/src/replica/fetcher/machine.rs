@@ -7,11 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use gracchus_kafka_proto::messages::{
     FetchResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse,
 };
-use gracchus_kafka_proto::{ErrorCode, RecordsPart, Uuid};
+use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_log::{EpochEnd, TopicPartition};
 use hashbrown::HashMap;
 
@@ -369,7 +368,10 @@ impl Fetcher {
                 } else {
                     What::Append {
                         offset: followed.log.end,
-                        records: data.records.map(joined).unwrap_or_default(),
+                        records: data
+                            .records
+                            .map(super::requests::joined)
+                            .unwrap_or_default(),
                         high_watermark: data.high_watermark,
                         log_start_offset: data.log_start_offset,
                     }
@@ -487,23 +489,5 @@ impl Fetcher {
         }
         self.in_session = 0;
         self.forgotten.clear();
-    }
-}
-
-/// The records in one piece, as they come in a frame.
-fn joined(records: gracchus_kafka_proto::Records) -> Bytes {
-    let mut parts = records.parts.into_iter().filter_map(|part| match part {
-        RecordsPart::Bytes(bytes) => Some(bytes),
-        RecordsPart::File(_) => None, // no answer off a socket has any
-    });
-    match (parts.next(), parts.next()) {
-        (None, _) => Bytes::new(),
-        (Some(only), None) => only,
-        (Some(first), Some(second)) => {
-            let mut all = first.to_vec();
-            all.extend_from_slice(&second);
-            parts.for_each(|part| all.extend_from_slice(&part));
-            all.into()
-        }
     }
 }

@@ -1,6 +1,6 @@
-//! A fetcher's questions as requests.
+//! A fetcher's questions as requests, and the records of their answers.
 
-use gracchus_kafka_proto::Uuid;
+use bytes::Bytes;
 use gracchus_kafka_proto::messages::fetch_request::{
     FetchPartition, FetchTopic, ForgottenTopic, ReplicaState,
 };
@@ -13,6 +13,7 @@ use gracchus_kafka_proto::messages::offset_for_leader_epoch_request::{
 use gracchus_kafka_proto::messages::{
     FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest,
 };
+use gracchus_kafka_proto::{Records, RecordsPart, Uuid};
 use gracchus_log::TopicPartition;
 
 use super::machine::{Fetcher, Followed, Phase};
@@ -208,5 +209,23 @@ fn partition(
         log_start_offset: followed.log.start,
         partition_max_bytes: settings.partition_max_bytes,
         ..Default::default()
+    }
+}
+
+/// The records in one piece, as they come in a frame.
+pub(super) fn joined(records: Records) -> Bytes {
+    let mut parts = records.parts.into_iter().filter_map(|part| match part {
+        RecordsPart::Bytes(bytes) => Some(bytes),
+        RecordsPart::File(_) => None, // no answer off a socket has any
+    });
+    match (parts.next(), parts.next()) {
+        (None, _) => Bytes::new(),
+        (Some(only), None) => only,
+        (Some(first), Some(second)) => {
+            let mut all = first.to_vec();
+            all.extend_from_slice(&second);
+            parts.for_each(|part| all.extend_from_slice(&part));
+            all.into()
+        }
     }
 }
