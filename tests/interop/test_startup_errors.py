@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from servers import BINARY, Process, free_port, listens, wait_for
+from wire import Connection
 
 
 def listing(directory):
@@ -173,6 +174,21 @@ def test_sigterm_at_any_moment_of_a_start(own_cluster):
         [line for line in text.splitlines() if " ERROR " in line or "recovered" in line]
     assert "stopped while starting" in text, "not one came during a start"
     assert len(AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=60).topics["many"].partitions) == 300
+
+
+def test_clients_find_their_topics_in_the_first_answer_after_a_restart(own_cluster):
+    """Neither the word "ready" nor an answer to a client comes before the controller has told of the topics."""
+    server = own_cluster().start()
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    for f in admin.create_topics([NewTopic(f"t{n}", 5, 1) for n in range(40)]).values():
+        f.result(60)
+    for turn in range(15):
+        server.kill()
+        server.start()
+        # the port is open before the broker is ready: whoever asks then waits
+        with Connection(server.kafka_port) as c:
+            answer = c.call("Metadata", 4, Topics=[{"Name": "t39"}, {"Name": "t0"}], AllowAutoTopicCreation=False)
+        assert [(t["ErrorCode"], len(t["Partitions"])) for t in answer["Topics"]] == [(0, 5), (0, 5)], turn
 
 
 def test_progress_of_a_recovery_is_told(own_cluster):

@@ -32,11 +32,11 @@ pub async fn handle(
     let rules = Rules::of(version);
     let listener = ctx.listener_name();
     let mut snapshot = broker.metadata.snapshot();
-    if snapshot.controller_id.is_none() {
-        // just started: an answer without brokers and controller would send the client away for a whole retry
+    if !broker.metadata.is_told(&snapshot) {
+        // just started: an answer without brokers and topics would send the client away for a whole retry
         broker
             .metadata
-            .wait_until(WAIT_FOR_LEADERS, |s| s.controller_id.is_some())
+            .wait_until(WAIT_FOR_LEADERS, |s| broker.metadata.is_told(s))
             .await;
         snapshot = broker.metadata.snapshot();
     }

@@ -47,6 +47,9 @@ use crate::net::server::{self, Bound, SocketOptions};
 /// After the registration, the first UpdateMetadata comes at once if there is a controller; longer waits are told.
 const METADATA_LINE: Duration = Duration::from_secs(10);
 
+/// After the controller's first word, that on the topics comes at once, too; one that it cannot read is not waited for.
+const TOPICS: Duration = Duration::from_secs(5);
+
 /// What a start needs besides the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
@@ -98,6 +101,15 @@ impl Running {
         {
             tracing::warn!(
                 "no controller has told this broker of the cluster yet; /controller says who it is"
+            );
+        }
+        let metadata = &self.broker.metadata;
+        if !metadata.wait_until(TOPICS, |s| metadata.is_told(s)).await {
+            let missing = metadata.give_up_awaited();
+            tracing::warn!(
+                "the controller has not told of {} topics of /brokers/topics, {} among them; serving the others",
+                missing.len(),
+                missing.first().map_or("none", String::as_str)
             );
         }
         self.status.set(Phase::Ready);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gracchus_log::cleaner::CleanerConfig;
 use gracchus_log::dirs::LogDirs;
 use gracchus_log::{LoadControl, LoadProgress, LogManager, LogManagerConfig, StartError};
-use gracchus_registry::Registry;
+use gracchus_registry::{Registry, paths};
 use gracchus_zk_client::{EventReceiver, ZkClient};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -397,6 +397,14 @@ async fn join(running: &Running, joining: Joining) -> Result<(), LifecycleError>
     } = joining;
     let (broker, status) = (&running.broker, &running.status);
     let broker_id = broker.identity.broker_id;
+    // whom clients ask for: known before the controller can speak
+    let deleted = broker
+        .registry
+        .children(paths::DELETE_TOPICS, false)
+        .await?;
+    let mut topics = broker.registry.topic_names(false).await?;
+    topics.retain(|topic| !deleted.contains(topic));
+    broker.metadata.await_topics(topics);
     status.starting("registering in /brokers/ids");
     let registration =
         registration::registration(&broker.config.current(), &broker.listeners.advertised);

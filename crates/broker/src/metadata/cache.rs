@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use gracchus_kafka_proto::Uuid;
 use hashbrown::HashMap;
 use tokio::sync::watch;
@@ -111,6 +111,8 @@ pub struct MetadataCache {
     current: ArcSwap<Snapshot>,
     version: watch::Sender<u64>,
     writer: parking_lot::Mutex<()>,
+    /// Topics that ZooKeeper knew at the start, until the controller has told of them.
+    awaited: ArcSwapOption<Vec<String>>,
 }
 
 impl Default for MetadataCache {
@@ -119,6 +121,7 @@ impl Default for MetadataCache {
             current: ArcSwap::from_pointee(Snapshot::default()),
             version: watch::channel(0).0,
             writer: parking_lot::Mutex::new(()),
+            awaited: ArcSwapOption::empty(),
         }
     }
 }
@@ -138,6 +141,40 @@ impl MetadataCache {
             self.current.store(Arc::new(next));
         }
         self.version.send_modify(|v| *v = v.wrapping_add(1));
+    }
+
+    /// Until the controller has told of these topics, the state is not worth an answer to a client.
+    pub fn await_topics(&self, topics: Vec<String>) {
+        self.awaited.store(Some(Arc::new(topics)));
+    }
+
+    /// True when the controller has told what there is: itself, and the topics that were there at the start. Its first
+    /// word names brokers only.
+    pub fn is_told(&self, snapshot: &Snapshot) -> bool {
+        let Some(awaited) = &*self.awaited.load() else {
+            return snapshot.controller_id.is_some();
+        };
+        let told = snapshot.controller_id.is_some()
+            && awaited
+                .iter()
+                .all(|t| snapshot.topics.contains_key(t.as_str()));
+        if told {
+            // once is enough: topics are deleted later
+            self.awaited.store(None);
+        }
+        told
+    }
+
+    /// Topics that the controller has not told of; they are awaited no longer.
+    pub fn give_up_awaited(&self) -> Vec<String> {
+        let awaited = self.awaited.swap(None);
+        let snapshot = self.snapshot();
+        awaited
+            .iter()
+            .flat_map(|topics| topics.iter())
+            .filter(|t| !snapshot.topics.contains_key(t.as_str()))
+            .cloned()
+            .collect()
     }
 
     /// Waits until `condition` holds, at most `timeout`; true if it does.
