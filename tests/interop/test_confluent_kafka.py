@@ -6,7 +6,7 @@ from confluent_kafka.admin import (AdminClient, AlterConfigOpType, ConfigEntry, 
                                    ResourceType)
 from confluent_kafka import ConsumerGroupTopicPartitions
 
-from servers import wait_for
+from servers import TARGET, wait_for
 
 
 @pytest.fixture
@@ -178,3 +178,13 @@ def test_group_offsets_altered_and_group_deleted(cluster, admin, topic):
     with pytest.raises(KafkaException) as refused:
         done(admin.delete_consumer_groups([topic]))
     assert refused.value.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.skipif(TARGET == "apache", reason="Apache Kafka has transactions")
+def test_a_transactional_producer_is_told_why_it_fails(cluster):
+    """librdkafka tries again until its own timeout; the Java client fails at once."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
+    with pytest.raises(KafkaException) as failed:
+        producer.init_transactions(5)
+    assert failed.value.args[0].code() == KafkaError.UNSUPPORTED_VERSION
+    wait_for(lambda: "refused the transactional producer \"t\"" in cluster.log_text(), "a line in the log")

@@ -60,12 +60,10 @@ impl MetaProperties {
                 _ => {}
             }
         }
-        if text.trim().is_empty() {
-            return Ok(found);
+        if version.is_none() && found == Self::default() && !text.trim().is_empty() {
+            return Err("it is damaged: it has no version, broker.id or cluster.id. Restore it: the lines version=0, broker.id=N and cluster.id=ID, the last as in ZooKeeper's /cluster/id".into());
         }
-        let version = version.ok_or_else(|| {
-            "it has no version, so it is damaged or no broker's. Restore it: the lines version=0, broker.id=N and cluster.id=ID, the last as in ZooKeeper's /cluster/id".to_owned()
-        })?;
+        let version = version.unwrap_or(0);
         if version != 0 {
             return Err(format!(
                 "its version is {version}: it was formatted for KRaft mode, which this broker does not run. Point log.dirs at a directory of a ZooKeeper-mode broker"
@@ -182,10 +180,11 @@ mod tests {
         let error = MetaProperties::parse(b"version=1\nnode.id=1\n").unwrap_err();
         assert!(error.contains("KRaft"), "{error}");
         assert!(MetaProperties::parse(b"broker.id=x\n").is_err());
-        for damaged in [&b"garbage\n"[..], b"broker.id=1\ncluster.id=abc\n"] {
-            let error = MetaProperties::parse(damaged).unwrap_err();
-            assert!(error.contains("no version"), "{error}");
-        }
+        let error = MetaProperties::parse(b"garbage\n").unwrap_err();
+        assert!(error.contains("damaged"), "{error}");
+        // as Kafka takes it
+        let meta = MetaProperties::parse(b"broker.id=1\n").unwrap();
+        assert_eq!(meta.broker_id, Some(1));
         assert_eq!(
             MetaProperties::parse(b"").unwrap(),
             MetaProperties::default()

@@ -1,12 +1,19 @@
 //! InitProducerId (22): an id for an idempotent producer, by any broker.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use gracchus_kafka_proto::ErrorCode;
 use gracchus_kafka_proto::messages::{InitProducerIdRequest, InitProducerIdResponse};
 
 use crate::broker::Broker;
 use crate::context::RequestContext;
+use crate::group::topic::transaction_coordinator;
+use crate::net::limits::LineLimiter;
+
+/// Some clients try again twice a second.
+static LINES: LazyLock<LineLimiter> =
+    LazyLock::new(|| LineLimiter::new(3, Duration::from_secs(60)));
 
 /// Neither an id nor an epoch.
 const NONE: i64 = -1;
@@ -14,12 +21,14 @@ const NONE: i64 = -1;
 /// Answers a new id with epoch 0.
 pub async fn handle(
     broker: &Arc<Broker>,
-    _ctx: &RequestContext,
+    ctx: &RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    let outcome = match check(&request, broker.config.current().transaction_max_timeout_ms) {
-        Ok(()) => broker.producer_ids.next(broker).await,
-        Err(error) => Err(error),
+    let checked = check(&request, broker.config.current().transaction_max_timeout_ms);
+    let outcome = match (checked, request.transactional_id.as_deref()) {
+        (Ok(()), None) => broker.producer_ids.next(broker).await,
+        (Ok(()), Some(id)) => Err(refused(broker, ctx, id)),
+        (Err(error), _) => Err(error),
     };
     match outcome {
         Ok(producer_id) => InitProducerIdResponse {
@@ -51,9 +60,24 @@ fn check(request: &InitProducerIdRequest, max_timeout_ms: i32) -> Result<(), Err
         {
             Err(ErrorCode::InvalidTransactionTimeout)
         }
-        // This broker has no transaction coordinator: it leads no partition of __transaction_state in that sense. Kafka
-        // answers so for an id whose partition it does not lead; FindCoordinator answers COORDINATOR_NOT_AVAILABLE.
-        Some(_) => Err(ErrorCode::NotCoordinator),
+        Some(_) => Ok(()),
+    }
+}
+
+/// This broker coordinates no transactions yet. A cluster's other brokers may: NOT_COORDINATOR sends the producer there;
+/// otherwise it is told something that it does not try again.
+fn refused(broker: &Broker, ctx: &RequestContext, transactional_id: &str) -> ErrorCode {
+    match transaction_coordinator(broker, ctx.listener_name(), transactional_id) {
+        Ok(node) if node.id == broker.identity.broker_id => {
+            if LINES.admit(Instant::now()).is_some() {
+                tracing::warn!(
+                    client = %ctx.connection.peer,
+                    "refused the transactional producer {transactional_id:?}: this broker does not serve transactions yet"
+                );
+            }
+            ErrorCode::UnsupportedVersion
+        }
+        _ => ErrorCode::NotCoordinator,
     }
 }
 
@@ -90,6 +114,6 @@ mod tests {
                 Err(ErrorCode::InvalidTransactionTimeout)
             );
         }
-        assert_eq!(asked(Some("x"), 1, -1, -1), Err(ErrorCode::NotCoordinator));
+        assert_eq!(asked(Some("x"), 1, -1, -1), Ok(()));
     }
 }

@@ -63,6 +63,10 @@ pub struct SocketOptions {
     pub backlog: i32,
 }
 
+/// The backlog is at least this (and at most the system's `somaxconn`): with Kafka's default of 50, thousands of clients
+/// that come back at once are made to try again a second later.
+const BACKLOG: i32 = 1024;
+
 /// A bound listener that does not accept yet: clients are refused, and the port is ours.
 #[derive(Debug)]
 pub struct Bound {
@@ -167,7 +171,7 @@ impl Bound {
         counter: Arc<ConnectionCounter>,
         tasks: &TaskTracker,
     ) -> io::Result<()> {
-        self.socket.listen(self.options.backlog)?;
+        self.socket.listen(self.options.backlog.max(BACKLOG))?;
         let listener = TcpListener::from_std(self.socket.into())?;
         let name = self.listener.name.clone();
         let options = self.options;

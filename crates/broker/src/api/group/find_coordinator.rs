@@ -71,8 +71,7 @@ async fn find(
 ) -> Result<Node, ErrorCode> {
     match kind {
         GROUP => topic::coordinator(broker, ctx.listener_name(), key).await,
-        // this broker has no transaction coordinator yet: as if its topic had no leaders
-        TRANSACTION => Err(ErrorCode::CoordinatorNotAvailable),
+        TRANSACTION => topic::transaction_coordinator(broker, ctx.listener_name(), key),
         SHARE if ctx.api_version >= 6 => Err(ErrorCode::CoordinatorNotAvailable),
         _ => Err(ErrorCode::InvalidRequest),
     }
