@@ -154,7 +154,7 @@ def test_offsets_as_kafkas_tool_prints_them(own, both, topic):
     both("offsets", "--topic", topic, "--time", "soon")
 
 
-def test_records_deleted_and_log_dirs_as_kafkas_tools_print_them(own, both, topic, tmp_path):
+def test_records_deleted_and_log_dirs_as_kafkas_tools_print_them(own, both, cluster, topic, tmp_path):
     own("topics", "--create", "--topic", topic, "--partitions", "2")
     own("topics", "--create", "--topic", topic + "-2")
     own("produce", "--topic", topic, "--property", "parse.key=true", "--property", "key.separator=:",
@@ -172,9 +172,16 @@ def test_records_deleted_and_log_dirs_as_kafkas_tools_print_them(own, both, topi
     file.write_text(json.dumps({"partitions": [parts[0], parts[0]]}))
     both("delete-records", "--offset-json-file", str(file))
 
-    dirs = [json.loads(run("log-dirs", "--describe", "--topic-list", topic).splitlines()[-1]) for run in
-            (lambda *a: own(*a).stdout, lambda *a: both(*a, same=False))]
-    assert dirs[0]["brokers"][0]["logDirs"][0]["partitions"][0]["partition"] == f"{topic}-0"
+    def dirs(text):
+        first, second, document = text.splitlines()
+        document = json.loads(document)
+        for d in document["brokers"][0]["logDirs"]:
+            d["partitions"].sort(key=lambda p: p["partition"])
+        return first, second, document
+    described = "--bootstrap-server", cluster.bootstrap, "--describe", "--topic-list", topic
+    ours = dirs(own("log-dirs", *described[2:]).stdout)
+    assert ours == dirs(kafka_tool("kafka-log-dirs", *described).stdout)
+    assert [p["partition"] for p in ours[2]["brokers"][0]["logDirs"][0]["partitions"]] == [f"{topic}-0", f"{topic}-1"]
     both("log-dirs", "--describe", "--topic-list", topic + "-none")
     both("log-dirs", "--describe", "--broker-list", "0,7")
 
