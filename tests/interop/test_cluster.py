@@ -2,8 +2,10 @@
 
 import signal
 
+import pytest
+
 from replicated import Load, check, create, kill_leaders
-from servers import wait_for
+from servers import TARGET, wait_for
 
 
 def test_no_acknowledged_record_is_lost_with_its_leader(brokers):
@@ -61,6 +63,7 @@ def test_a_controller_that_was_paused_past_its_session_is_not_obeyed(brokers):
     check(cluster, topic, load.stop(), 3)
 
 
+@pytest.mark.skipif(TARGET == "apache", reason="a killed Apache broker does not start before its session has ended")
 def test_whoever_is_killed_at_whatever_moment(brokers):
     """Brokers die one after the other, the controller too, without waiting for anything but the ISR to be two again."""
     cluster = brokers().start()
