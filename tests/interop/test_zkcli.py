@@ -38,11 +38,15 @@ def test_zkcli_creates_reads_and_deletes(cluster, topic):
 
 @pytest.mark.skipif(TARGET != "gracchus", reason="compares gracchus' own shell with zkCli")
 @pytest.mark.parametrize("command", [
-    ["ls", "/"], ["ls", "-s", "/brokers"], ["ls", "-R", "/brokers"], ["get", "-s", "/cluster/id"], ["get", "/controller"],
+    ["ls", "/"], ["ls", "-s", "/brokers"], ["ls", "-R", "/tree"], ["get", "-s", "/cluster/id"], ["get", "/controller"],
     ["stat", "/brokers/ids"], ["stat", "/brokers/ids/0"], ["getAcl", "/controller"], ["getAllChildrenNumber", "/"],
     ["get", "-s", "/consumers"], ["get", "/no/such"], ["stat", "/no/such"], ["ls", "/no/such"]])
 def test_shell_prints_as_zkcli(cluster, command):
     env = {"TZ": "UTC"}
+    if command[-1] == "/tree":
+        # of its own: the brokers' are changed by the tests before
+        for path in ("", "/a", "/a/b", "/a/b/c", "/d"):
+            gracchus("zk", "-server", cluster.zookeeper, "create", "/tree" + path)
     theirs = zkcli(cluster, *command, check=False, env=env)
     ours = gracchus("zk", "-server", cluster.zookeeper, *command, check=False, env=env)
     assert ours.returncode == theirs.returncode
