@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Batches below this are copied into runs.
 const SMALL: usize = 8 << 10;
 /// Batches below this are copied: they may be slices of a buffer that many requests share.
-const SHARED: usize = 128 << 10;
+const SHARED: usize = 288 << 10;
 /// A run of small batches is closed at this size.
 const RUN: usize = 64 << 10;
 /// What a kept batch costs beyond its bytes.
@@ -470,14 +470,14 @@ mod tests {
         assert_eq!(tail.first_offset(), None);
         tail.want();
         tail.push(batch(1, 1, 20_000, 20_000));
-        tail.push(batch(2, 1, 200_000, 40_000));
+        tail.push(batch(2, 1, 400_000, 40_000));
         tail.clear_idle();
         assert_eq!(tail.first_offset(), Some(1), "wanted since");
         let read = tail.read(1, 1 << 20, 99, true).unwrap();
         assert_eq!(read.parts.len(), 3, "a copy; head and body as they came");
         tail.clear_idle();
         tail.clear_idle();
-        tail.push(batch(3, 1, 20_000, 240_000));
+        tail.push(batch(3, 1, 20_000, 440_000));
         assert_eq!(tail.first_offset(), None);
         assert_eq!(budget.used(), 0);
     }

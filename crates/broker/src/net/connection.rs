@@ -107,7 +107,7 @@ pub async fn serve<S: Service>(
 /// Answers that wait for those of the requests behind them are not more than this together.
 const HELD_ANSWERS: u64 = 16 * 1024;
 /// After so many bytes without a pause a connection lets the others have the thread.
-const TURN: usize = 64 * 1024;
+const TURN: usize = 128 * 1024;
 
 /// Small answers to requests that arrived with others, to be written with theirs.
 #[derive(Debug, Default)]

@@ -20,8 +20,9 @@ use tokio_util::io::poll_read_buf;
 
 use super::limits::RequestMemory;
 
-/// The size of a shared buffer. Nothing may keep a slice of a frame that fits in it beyond its answer.
-pub const SHARED_BUFFER: usize = 128 * 1024;
+/// The size of a shared buffer: a batch of 256 KiB fits. Nothing may keep a slice of a frame that fits in it beyond its
+/// answer.
+pub const SHARED_BUFFER: usize = 288 * 1024;
 /// Shared buffers that a thread keeps for the next read.
 const SPARE: usize = 4;
 /// A rest of a frame below this does not hold a shared buffer while it waits for more.

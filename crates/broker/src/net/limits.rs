@@ -270,12 +270,12 @@ mod tests {
 
     #[tokio::test]
     async fn large_frames_take_turns() {
-        let memory = RequestMemory::new(0, 200 * 1024);
+        let memory = RequestMemory::new(0, 400 * 1024);
         assert!(memory.take(FREE_FRAME).await.is_none());
-        let first = memory.take(200 * 1024).await.unwrap();
+        let first = memory.take(400 * 1024).await.unwrap();
         let second = tokio::spawn({
             let memory = memory.clone();
-            async move { memory.take(200 * 1024).await.is_some() }
+            async move { memory.take(400 * 1024).await.is_some() }
         });
         tokio::task::yield_now().await;
         assert!(!second.is_finished());
