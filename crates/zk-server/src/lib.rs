@@ -17,6 +17,7 @@ pub mod path;
 pub mod prep;
 pub mod sasl;
 pub mod session;
+pub mod tls;
 pub mod tree;
 pub mod watch;
 
