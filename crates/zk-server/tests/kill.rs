@@ -69,14 +69,17 @@ fn acknowledged_writes_survive() {
         for (path, data) in &acknowledged {
             assert_eq!(reader.get(path).as_deref(), Ok(&data[..]), "{path} is lost");
         }
+        // All are connected before the kill: nobody would answer one that comes later.
+        let clients: Vec<Client> = (0..3).map(|_| client(address)).collect();
         let stop = AtomicBool::new(false);
         let done: Vec<(String, Vec<u8>)> = std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..3)
-                .map(|writer| {
+            let writers: Vec<_> = clients
+                .into_iter()
+                .enumerate()
+                .map(|(writer, mut client)| {
                     let stop = &stop;
                     scope.spawn(move || {
                         let mut done = Vec::new();
-                        let mut client = client(address);
                         let mut sent = 0;
                         'out: while !stop.load(Ordering::Relaxed) {
                             // A pipeline of a few writes, then their answers.
