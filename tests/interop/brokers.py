@@ -8,7 +8,7 @@ import threading
 
 from kazoo.client import KazooClient
 
-from servers import BINARY, LOG4J, TARGET, Process, free_port, java, listens, wait_for
+from servers import BINARY, LOG4J, TARGET, Process, free_port, java, knows_controller, listens, wait_for
 
 
 class Proxy:
@@ -229,7 +229,8 @@ class Brokers:
         def registered():
             for number in numbers:
                 assert self[number].alive(), f"broker {number} ended; its log ends:\n{self[number].text()[-3000:]}"
-            return self.zk.exists("/brokers/ids") and sorted(self.zk.get_children("/brokers/ids")) == wanted
+            return (self.zk.exists("/brokers/ids") and sorted(self.zk.get_children("/brokers/ids")) == wanted
+                    and all(knows_controller(self[n].port) for n in numbers if self[n].kind == "apache"))
         wait_for(registered, f"brokers {wanted} to be registered")
 
     def json(self, path):

@@ -12,6 +12,8 @@ import socket
 import subprocess
 import time
 
+from wire import Connection
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".test-tools"
 TARGET = os.environ.get("GRACCHUS_TEST_TARGET", "gracchus")
@@ -57,6 +59,16 @@ def listens(port):
     with socket.socket() as s:
         s.settimeout(1)
         return s.connect_ex(("127.0.0.1", port)) == 0
+
+
+def knows_controller(port):
+    """Whether this broker's metadata name a controller. A JVM broker listens, and registers, some milliseconds before they do; a
+    librdkafka admin client that asks in between is told of no controller and does not ask again for longer than it waits."""
+    try:
+        with Connection(port) as connection:
+            return connection.call("Metadata", 1, Topics=[])["ControllerId"] >= 0
+    except OSError:
+        return False
 
 
 class Process:
@@ -184,8 +196,8 @@ class Cluster:
             for p in self.processes:
                 if not p.alive():
                     raise AssertionError(f"the server ended at start; its log ends:\n{p.text()[-3000:]}")
-            return listens(self.kafka_port)
-        wait_for(ready, "the broker's port")
+            return knows_controller(self.kafka_port) if self.target == "apache" else listens(self.kafka_port)
+        wait_for(ready, "the broker")
 
     @property
     def broker(self):

@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kazoo.client import KazooClient
 
-from servers import BINARY, LOG4J, Process, java, listens, wait_for
+from servers import BINARY, LOG4J, Process, java, knows_controller, listens, wait_for
 
 RECORDS = 500
 # one topic a codec; several segments each
@@ -106,7 +106,7 @@ def test_a_jvm_broker_serves_what_gracchus_wrote(own_cluster, processes, tmp_pat
     jvm = Process(java("kafka39", "kafka.Kafka", file, heap="1g", properties=[f"log4j.configuration=file:{log4j}"]),
                   tmp_path / "kafka.log")
     processes.append(jvm)
-    wait_for(lambda: listens(ours.kafka_port) or not jvm.alive(), "the JVM broker")
+    wait_for(lambda: knows_controller(ours.kafka_port) or not jvm.alive(), "the JVM broker")
     assert jvm.alive(), jvm.text()[-3000:]
     check(ours.bootstrap, RECORDS)
     write(ours.bootstrap, RECORDS, 10)
