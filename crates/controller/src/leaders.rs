@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use gracchus_registry::json::{ConfigZnode, PartitionState};
-use gracchus_registry::op::{MultiStep, ZkError, ZkOp, ZkReply};
+use gracchus_registry::op::{ZkError, ZkOp, ZkReply};
 use gracchus_registry::paths;
 
 use crate::context::{LeaderIsr, Partition, PartitionKey};
 use crate::machine::Controller;
-use crate::partitions::{ROUNDS_MAX, Then};
+use crate::partitions::{ROUNDS_MAX, StateWrite, Then};
 use crate::takeover::leader_isr;
 
 /// Which leader to look for.
@@ -180,7 +180,6 @@ impl Controller {
         round: u32,
         then: Then,
     ) {
-        let fence = self.fence();
         let mut writes = Vec::new();
         for (key, found) in known {
             let Some(partition) = self.cx.partition(&key) else {
@@ -193,7 +192,11 @@ impl Controller {
                 strategy,
                 unclean.contains(&key.topic),
             ) {
-                Some(new) => writes.push((key, new, found.partition_epoch)),
+                Some(state) => writes.push(StateWrite {
+                    key,
+                    of: (),
+                    new: LeaderIsr { state, ..found },
+                }),
                 None => {
                     if strategy == Strategy::Offline {
                         tracing::warn!(
@@ -208,42 +211,11 @@ impl Controller {
                 }
             }
         }
-        let ops = writes
-            .iter()
-            .map(|(key, new, version)| {
-                let path = paths::partition_state(&key.topic, key.partition);
-                ZkOp::fenced(
-                    fence,
-                    MultiStep::SetData {
-                        path,
-                        data: Some(new.to_bytes()),
-                        version: *version,
-                    },
-                )
-            })
-            .collect();
-        self.zk_fenced(ops, move |me, results| {
-            let mut again = Vec::new();
-            for ((key, state, version), result) in writes.into_iter().zip(results) {
-                match result {
-                    Ok(reply) => {
-                        let partition_epoch =
-                            reply.stat().map_or(version.wrapping_add(1), |s| s.version);
-                        me.set_online(
-                            &key,
-                            LeaderIsr {
-                                state,
-                                partition_epoch,
-                            },
-                            false,
-                        );
-                    }
-                    Err(failure) if failure.error == ZkError::BadVersion => again.push(key),
-                    Err(failure) => {
-                        tracing::error!("the state of {key} can't be written: {}", failure.error)
-                    }
-                }
+        self.write_states(writes, move |me, written, again| {
+            for (key, (), found) in written {
+                me.set_online(&key, found, false);
             }
+            let again = again.into_iter().map(|(key, ())| key).collect();
             me.elect_leaders(again, strategy, round + 1, then);
         });
     }

@@ -15,6 +15,13 @@ pub(crate) const ROUNDS_MAX: u32 = 20;
 
 pub(crate) type Then = Box<dyn FnOnce(&mut Controller) + Send>;
 
+/// A new state of a partition, with the version of the node that it was made from; `of` is the caller's own.
+pub(crate) struct StateWrite<T> {
+    pub(crate) key: PartitionKey,
+    pub(crate) of: T,
+    pub(crate) new: LeaderIsr,
+}
+
 impl Controller {
     /// Tries to give every New and Offline partition a leader.
     pub(crate) fn bring_online(&mut self, then: impl FnOnce(&mut Controller) + Send + 'static) {
@@ -167,7 +174,7 @@ impl Controller {
             .map(|(k, _)| ZkOp::get(paths::partition_state(&k.topic, k.partition)))
             .collect();
         self.zk(reads, move |me, results| {
-            let (fence, epoch) = (me.fence(), me.epoch());
+            let epoch = me.epoch();
             for ((key, brokers), result) in unread.into_iter().zip(&results) {
                 if let Some(found) = leader_isr(&key, result) {
                     known.push((key, brokers, found));
@@ -206,49 +213,65 @@ impl Controller {
                     isr,
                     ..old
                 };
-                writes.push((key, brokers, new, found.partition_epoch));
+                writes.push(StateWrite {
+                    key,
+                    of: brokers,
+                    new: LeaderIsr {
+                        state: new,
+                        ..found
+                    },
+                });
             }
-            let ops = writes
-                .iter()
-                .map(|(key, _, new, version)| {
-                    let path = paths::partition_state(&key.topic, key.partition);
-                    ZkOp::fenced(
-                        fence,
-                        MultiStep::SetData {
-                            path,
-                            data: Some(new.to_bytes()),
-                            version: *version,
-                        },
-                    )
-                })
-                .collect();
-            me.zk_fenced(ops, move |me, results| {
-                let mut again = Vec::new();
-                for ((key, brokers, state, version), result) in writes.into_iter().zip(results) {
-                    match result {
-                        Ok(reply) => {
-                            let partition_epoch =
-                                reply.stat().map_or(version.wrapping_add(1), |s| s.version);
-                            me.after_cut(
-                                &key,
-                                &brokers,
-                                LeaderIsr {
-                                    state,
-                                    partition_epoch,
-                                },
-                            );
-                        }
-                        Err(failure) if failure.error == ZkError::BadVersion => {
-                            again.extend(brokers.into_iter().map(|b| (key.clone(), b)));
-                        }
-                        Err(failure) => tracing::error!(
-                            "the state of {key} can't be written: {}",
-                            failure.error
-                        ),
-                    }
+            me.write_states(writes, move |me, written, again| {
+                for (key, brokers, found) in written {
+                    me.after_cut(&key, &brokers, found);
                 }
+                let again = again
+                    .into_iter()
+                    .flat_map(|(key, brokers)| brokers.into_iter().map(move |b| (key.clone(), b)))
+                    .collect();
                 me.cut_round(again, round + 1, then);
             });
+        });
+    }
+
+    /// Writes states behind the fence, each over the version that it was made from. `done` gets those that were written, with
+    /// their new version, and those whose node has another one by now; other failures are told and left.
+    pub(crate) fn write_states<T: Send + 'static>(
+        &mut self,
+        writes: Vec<StateWrite<T>>,
+        done: impl FnOnce(&mut Controller, Vec<(PartitionKey, T, LeaderIsr)>, Vec<(PartitionKey, T)>)
+        + Send
+        + 'static,
+    ) {
+        let fence = self.fence();
+        let op = |write: &StateWrite<T>| {
+            let step = MultiStep::SetData {
+                path: paths::partition_state(&write.key.topic, write.key.partition),
+                data: Some(write.new.state.to_bytes()),
+                version: write.new.partition_epoch,
+            };
+            ZkOp::fenced(fence, step)
+        };
+        let ops = writes.iter().map(op).collect();
+        self.zk_fenced(ops, move |me, results| {
+            let (mut written, mut again) = (Vec::new(), Vec::new());
+            for (write, result) in writes.into_iter().zip(results) {
+                let StateWrite { key, of, mut new } = write;
+                match result {
+                    Ok(reply) => {
+                        new.partition_epoch = reply
+                            .stat()
+                            .map_or(new.partition_epoch.wrapping_add(1), |s| s.version);
+                        written.push((key, of, new));
+                    }
+                    Err(failure) if failure.error == ZkError::BadVersion => again.push((key, of)),
+                    Err(failure) => {
+                        tracing::error!("the state of {key} can't be written: {}", failure.error);
+                    }
+                }
+            }
+            done(me, written, again);
         });
     }
 

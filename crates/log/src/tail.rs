@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Batches below this are copied into runs.
 const SMALL: usize = 8 << 10;
-/// Batches below this are copied: they may be slices of a buffer that many requests share.
-const SHARED: usize = 288 << 10;
+/// Batches below this are copied: they may be slices of a buffer that many requests share. Larger ones must not be.
+pub const KEPT_AS_IT_CAME: usize = 288 << 10;
 /// A run of small batches is closed at this size.
 const RUN: usize = 64 << 10;
 /// What a kept batch costs beyond its bytes.
@@ -168,7 +168,7 @@ impl Tail {
             self.push_small(spot, &batch.head, &batch.body);
         } else {
             self.add(size + OVERHEAD);
-            let (head, body) = if size < SHARED {
+            let (head, body) = if size < KEPT_AS_IT_CAME {
                 (Bytes::new(), [&batch.head[..], &batch.body].concat().into())
             } else {
                 (batch.head, batch.body)

@@ -19,6 +19,7 @@ use crate::broker::Broker;
 use crate::clock::now_ms;
 use crate::context::RequestContext;
 use crate::metadata::Snapshot;
+use crate::metrics::TopicMetrics;
 use crate::replica::ReplicaManager;
 use crate::replica::fetch::{FetchParams, FetchTarget, Read};
 use crate::replica::nearest::RACK_AWARE;
@@ -83,9 +84,22 @@ pub async fn answer(
             continue;
         };
         let name = names.get(place).cloned().flatten();
-        let mut part = part(replicas, ctx, &params, key, wanted, name.as_deref(), answer).await;
-        if let Some(name) = &name {
-            count(replicas, &params, name, &part);
+        let metrics = match (&answer, &name) {
+            (Ok(read), _) => read.metrics.clone(),
+            (Err(_), Some(name)) => replicas.topic_metrics(name, key.partition),
+            (Err(_), None) => None,
+        };
+        let mut part = answer.map_or_else(
+            |code| error_part(key.partition, code),
+            |read| part(key.partition, read),
+        );
+        if params.replica_id < 0
+            && let Some(name) = &name
+        {
+            in_its_format(replicas, ctx, wanted.offset, name, &mut part).await;
+        }
+        if let Some(metrics) = metrics {
+            count(&metrics, &params, &part);
         }
         if ctx.api_version >= LEADER_HINTS_FROM
             && let Some(name) = name
@@ -242,19 +256,7 @@ fn target(
 }
 
 /// One partition's part of the answer.
-async fn part(
-    replicas: &Arc<ReplicaManager>,
-    ctx: &RequestContext,
-    params: &FetchParams,
-    key: &SessionKey,
-    wanted: &Wanted,
-    name: Option<&str>,
-    answer: Result<Read, ErrorCode>,
-) -> PartitionData {
-    let read = match answer {
-        Ok(read) => read,
-        Err(code) => return error_part(key.partition, code),
-    };
+fn part(partition: i32, read: Read) -> PartitionData {
     let aborted = read.data.aborted.map(|aborted| {
         let aborted = aborted.into_iter().map(|txn| AbortedTransaction {
             producer_id: txn.producer_id,
@@ -264,7 +266,7 @@ async fn part(
         aborted.collect()
     });
     let mut part = PartitionData {
-        partition_index: key.partition,
+        partition_index: partition,
         high_watermark: read.data.high_watermark,
         last_stable_offset: read.data.last_stable_offset,
         log_start_offset: read.data.log_start_offset,
@@ -282,34 +284,39 @@ async fn part(
             ..Default::default()
         };
     }
-    if params.replica_id < 0
-        && let (Some(name), Some(records)) = (name, part.records.take())
-    {
-        let topic = replicas.config.topic(name);
-        let format = Format {
-            version: ctx.api_version,
-            first_offset: wanted.offset,
-        };
-        match convert(&topic, format, records).await {
-            Ok(records) => part.records = Some(records),
-            // As Kafka has it: null records here, empty ones with all other errors.
-            Err(code) => {
-                return PartitionData {
-                    aborted_transactions: Some(Vec::new()),
-                    records: None,
-                    ..error_part(key.partition, code)
-                };
-            }
-        }
-    }
     part
 }
 
-fn count(replicas: &ReplicaManager, params: &FetchParams, topic: &str, part: &PartitionData) {
-    let Ok(partition) = replicas.partition(topic, part.partition_index) else {
+/// Brings the records of a consumer's answer into the format that its version of the request knows.
+async fn in_its_format(
+    replicas: &ReplicaManager,
+    ctx: &RequestContext,
+    first_offset: i64,
+    name: &str,
+    part: &mut PartitionData,
+) {
+    let Some(records) = part.records.take_if(|_| part.error_code == 0) else {
         return;
     };
-    let metrics = &partition.metrics;
+    let topic = replicas.config.topic(name);
+    let format = Format {
+        version: ctx.api_version,
+        first_offset,
+    };
+    match convert(&topic, format, records).await {
+        Ok(records) => part.records = Some(records),
+        // As Kafka has it: null records here, empty ones with all other errors.
+        Err(code) => {
+            *part = PartitionData {
+                aborted_transactions: Some(Vec::new()),
+                records: None,
+                ..error_part(part.partition_index, code)
+            };
+        }
+    }
+}
+
+fn count(metrics: &TopicMetrics, params: &FetchParams, part: &PartitionData) {
     metrics.add(|c| &c.fetch_requests, 1);
     let is_ours = [
         ErrorCode::KafkaStorageError.code(),

@@ -190,7 +190,7 @@ async fn exchange<S: Service>(
                 Poll::Ready(outcome) => outcome,
                 Poll::Pending => {
                     if is_produce {
-                        frame.memory = None; // it is appended, and waits for its replicas
+                        frame.memory = None; // appended, it waits for a flush or its replicas
                     }
                     if let Err(error) = held.write(stream, activity).await {
                         return write_failed(&error);

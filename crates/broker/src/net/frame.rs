@@ -20,6 +20,9 @@ use tokio_util::io::poll_read_buf;
 
 use super::limits::RequestMemory;
 
+// What the log keeps without a copy must not be a slice of a shared buffer.
+const _: () = assert!(SHARED_BUFFER <= gracchus_log::tail::KEPT_AS_IT_CAME);
+
 /// The size of a shared buffer: a batch of 256 KiB fits. Nothing may keep a slice of a frame that fits in it beyond its
 /// answer.
 pub const SHARED_BUFFER: usize = 288 * 1024;
@@ -106,19 +109,22 @@ thread_local! {
     static SPARES: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty buffer of [`SHARED_BUFFER`] bytes, still warm if possible.
-fn lend() -> BytesMut {
-    let spare = SPARES.with_borrow_mut(Vec::pop);
-    if let Some(mut buffer) = spare
-        && buffer.try_reclaim(SHARED_BUFFER)
-    {
-        return buffer;
+/// An empty buffer of [`SHARED_BUFFER`] bytes, still warm if possible: what is left of the connection's last one, if no
+/// frame of it is held any more, or one that was given back.
+fn lend(mut last: BytesMut) -> BytesMut {
+    if last.try_reclaim(SHARED_BUFFER) {
+        return last;
     }
-    BytesMut::with_capacity(SHARED_BUFFER)
+    let spare = SPARES.with_borrow_mut(Vec::pop);
+    spare.unwrap_or_else(|| BytesMut::with_capacity(SHARED_BUFFER))
 }
 
-/// Takes an empty buffer back, for whoever reads next.
-fn give_back(buffer: BytesMut) {
+/// Takes a lent buffer back, for whoever reads next.
+fn give_back(mut buffer: BytesMut) {
+    buffer.clear();
+    if !buffer.try_reclaim(SHARED_BUFFER) {
+        return;
+    }
     SPARES.with_borrow_mut(|spares| {
         if spares.len() < SPARE {
             spares.push(buffer);
@@ -200,8 +206,7 @@ impl FrameReader {
         poll_fn(|cx| {
             let mut buffer = std::mem::take(&mut self.ahead);
             if buffer.is_empty() {
-                give_back(buffer);
-                buffer = lend();
+                buffer = lend(buffer);
             } else {
                 buffer.reserve(SHARED_BUFFER.saturating_sub(buffer.len()));
             }
@@ -211,7 +216,6 @@ impl FrameReader {
                 Poll::Pending if buffer.is_empty() => give_back(buffer),
                 Poll::Pending if buffer.len() < SMALL_REST => {
                     self.ahead = BytesMut::from(&buffer[..]);
-                    buffer.clear();
                     give_back(buffer);
                 }
                 _ => self.ahead = buffer,

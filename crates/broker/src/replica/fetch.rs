@@ -12,6 +12,7 @@ use super::nearest::{Candidate, nearest};
 use super::partition::{Partition, Role, end_for};
 use super::waiters::Waiter;
 use crate::clock::now_ms;
+use crate::metrics::TopicMetrics;
 
 /// What holds for the whole request.
 #[derive(Debug, Clone)]
@@ -72,6 +73,8 @@ pub struct Read {
     pub diverging: Option<EpochEnd>,
     /// The client had better ask this broker; nothing was read.
     pub nearer: Option<i32>,
+    /// Its topic's counters.
+    pub metrics: Option<Arc<TopicMetrics>>,
 }
 
 /// What the first look at a partition showed.
@@ -184,14 +187,15 @@ impl ReplicaManager {
                 if let Some(nearer) = self.nearer(params, target, role) {
                     return Ok(Read {
                         data: offsets_of(&log),
-                        diverging: None,
                         nearer: Some(nearer),
+                        ..Read::default()
                     });
                 }
                 read_log(&mut log, params.limit, target, max_bytes, min_one)
             },
         )?;
-        let read = read.map_err(|error| self.log_failed(&partition.id, "reading", &error))?;
+        let mut read = read.map_err(|error| self.log_failed(&partition.id, "reading", &error))?;
+        read.metrics = Some(partition.metrics.clone());
         if throttled {
             self.leader_throttle
                 .record(read.data.bytes, crate::clock::now_ms());
@@ -273,6 +277,7 @@ fn is_worth_sending(params: &FetchParams, reads: &Reads) -> bool {
             Ok(Read {
                 diverging: None,
                 nearer: None,
+                metrics: _,
                 data,
             }) => bytes += data.bytes,
             Ok(_) | Err(_) => return true,
@@ -314,15 +319,14 @@ fn read_log(
             return Ok(Read {
                 data,
                 diverging: Some(end),
-                nearer: None,
+                ..Read::default()
             });
         }
     }
     let data = log.read(target.offset, max_bytes, limit, min_one)?;
     Ok(Read {
         data,
-        diverging: None,
-        nearer: None,
+        ..Read::default()
     })
 }
 

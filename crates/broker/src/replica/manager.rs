@@ -16,7 +16,7 @@ use super::session::FetchSessions;
 use super::throttle::Throttle;
 use crate::config::ConfigStore;
 use crate::metadata::MetadataCache;
-use crate::metrics::TopicRegistry;
+use crate::metrics::{TopicMetrics, TopicRegistry};
 
 /// Told of leadership, in order, after the role has changed: the coordinators load and unload their partitions so.
 pub trait LeadershipObserver: Send + Sync {
@@ -187,6 +187,14 @@ impl ReplicaManager {
             Err(ErrorCode::NotLeaderOrFollower)
         } else {
             Err(ErrorCode::UnknownTopicOrPartition)
+        }
+    }
+
+    /// The counters of a partition's topic, if it is hosted in a directory that works.
+    pub fn topic_metrics(&self, topic: &str, partition: i32) -> Option<Arc<TopicMetrics>> {
+        match self.hosted.read().get(&Name(topic, partition)) {
+            Some(Hosted::Online(found)) => Some(found.metrics.clone()),
+            _ => None,
         }
     }
 

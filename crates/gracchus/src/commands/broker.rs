@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gracchus_broker::config::Sources;
 use gracchus_broker::lifecycle::{self, LifecycleError, Prepared, Status};
 
 use super::{BrokerArgs, console};
@@ -14,13 +13,7 @@ use crate::process;
 pub async fn run(args: BrokerArgs) -> ExitCode {
     let signal = process::stop_signal();
     tokio::pin!(signal);
-    let mut sources = Sources::default();
-    let read = sources.file(&args.file).and_then(|()| {
-        args.overrides
-            .iter()
-            .try_for_each(|o| sources.assignment("--override", o))
-    });
-    let loaded = match read.and_then(|()| sources.check()) {
+    let loaded = match args.config.load() {
         Ok(loaded) => loaded,
         Err(error) => return process::fail(&error),
     };

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use gracchus_broker::config::Loaded;
 use gracchus_broker::config::effective::{self, Effective};
-use gracchus_broker::config::{Loaded, Sources};
 use serde_json::json;
 
 use super::{CheckConfigArgs, Format};
@@ -12,13 +12,7 @@ use crate::process;
 
 /// Prints warnings and values; exit code 1 for what would stop the start.
 pub fn run(args: &CheckConfigArgs) -> ExitCode {
-    let mut sources = Sources::default();
-    let read = sources.file(&args.file).and_then(|()| {
-        args.overrides
-            .iter()
-            .try_for_each(|o| sources.assignment("--override", o))
-    });
-    let loaded = match read.and_then(|()| sources.check()) {
+    let loaded = match args.config.load() {
         Ok(loaded) => loaded,
         Err(error) => return process::fail(&error),
     };

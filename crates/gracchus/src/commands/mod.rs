@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use gracchus_broker::config::{ConfigError, Loaded, Sources};
 use gracchus_broker::lifecycle::StartOptions;
 
 /// Apache Kafka in ZooKeeper mode, and the ZooKeeper under it, as one binary.
@@ -88,14 +89,32 @@ struct StartArgs {
     adopt: AdoptArgs,
 }
 
+/// A broker's configuration.
 #[derive(Debug, Args)]
-struct BrokerArgs {
+struct ConfigArgs {
     /// Kafka's server.properties
     #[arg(value_name = "server.properties")]
     file: PathBuf,
     /// Overrides a key of the file (repeatable)
     #[arg(long = "override", visible_alias = "config", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+}
+
+impl ConfigArgs {
+    fn load(&self) -> Result<Loaded, ConfigError> {
+        let mut sources = Sources::default();
+        sources.file(&self.file)?;
+        for text in &self.overrides {
+            sources.assignment("--override", text)?;
+        }
+        sources.check()
+    }
+}
+
+#[derive(Debug, Args)]
+struct BrokerArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Serve /health and /metrics on this port of all addresses
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
@@ -125,12 +144,8 @@ impl From<AdoptArgs> for StartOptions {
 
 #[derive(Debug, Args)]
 struct CheckConfigArgs {
-    /// Kafka's server.properties
-    #[arg(value_name = "server.properties")]
-    file: PathBuf,
-    /// Overrides a key of the file (repeatable)
-    #[arg(long = "override", visible_alias = "config", value_name = "KEY=VALUE")]
-    overrides: Vec<String>,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Only keys that are given, without those that have their default
     #[arg(long)]
     given: bool,

@@ -1,7 +1,7 @@
 //! `gracchus api-versions`, as `kafka-broker-api-versions.sh`.
 
 use super::Failure;
-use super::arguments::{Format, Properties, connect, parse, print_json, properties_file};
+use super::arguments::{Format, connect, parse, print_json, properties};
 use clap::Parser;
 use gracchus_client::Connection;
 use gracchus_kafka_proto::ApiKey;
@@ -33,21 +33,11 @@ pub(super) async fn run(arguments: &[String]) -> u8 {
         Ok(options) => options,
         Err(code) => return code,
     };
-    match execute(&options).await {
-        Ok(()) => 0,
-        Err(e) if e.is_closed_output() => 1,
-        Err(e) => {
-            eprintln!("{e}");
-            1
-        }
-    }
+    super::exit_code(execute(&options).await)
 }
 
 async fn execute(o: &Options) -> Result<(), Failure> {
-    let properties = match &o.command_config {
-        Some(path) => properties_file(path)?,
-        None => Properties::new(),
-    };
+    let properties = properties(o.command_config.as_deref(), &[])?;
     let cluster = connect(&o.bootstrap_server, &properties, "gracchus-api-versions").await?;
     let mut out = std::io::stdout().lock();
     let mut documents = Vec::new();

@@ -1,7 +1,7 @@
 //! `gracchus configs`, as `kafka-configs.sh`: topics, brokers and their loggers.
 
 use super::Failure;
-use super::arguments::{Format, Properties, connect, parse, print_json, properties_file};
+use super::arguments::{Format, connect, parse, print_json, properties, properties_file};
 use clap::{ArgGroup, Parser};
 use gracchus_client::admin::{
     Admin, ConfigEntry, ConfigOp, ConfigResource, ConfigSource, ResourceType,
@@ -173,10 +173,7 @@ async fn execute(o: &Options) -> Result<(), Failure> {
             "An entity name must be specified with --alter of this entity type",
         ));
     }
-    let properties = match &o.command_config {
-        Some(path) => properties_file(path)?,
-        None => Properties::new(),
-    };
+    let properties = properties(o.command_config.as_deref(), &[])?;
     let changes = if o.alter { Some(changes(o)?) } else { None };
     let admin = Admin::new(connect(&o.bootstrap_server, &properties, "gracchus-configs").await?);
     match changes {

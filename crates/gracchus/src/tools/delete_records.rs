@@ -1,7 +1,7 @@
 //! `gracchus delete-records`, as `kafka-delete-records.sh`.
 
 use super::Failure;
-use super::arguments::{Format, Properties, connect, parse, print_json, properties_file};
+use super::arguments::{Format, connect, parse, print_json, properties};
 use clap::Parser;
 use gracchus_client::admin::Admin;
 use gracchus_client::{ClientError, TopicPartition};
@@ -34,14 +34,7 @@ pub(super) async fn run(arguments: &[String]) -> u8 {
         Ok(options) => options,
         Err(code) => return code,
     };
-    match execute(&options).await {
-        Ok(()) => 0,
-        Err(e) if e.is_closed_output() => 1,
-        Err(e) => {
-            eprintln!("{e}");
-            1
-        }
-    }
+    super::exit_code(execute(&options).await)
 }
 
 /// The offsets of the file.
@@ -95,10 +88,7 @@ async fn execute(o: &Options) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&o.offset_json_file)
         .map_err(|e| Failure::other(format!("{}: {e}", o.offset_json_file.display())))?;
     let offsets = read(&text)?;
-    let properties = match &o.command_config {
-        Some(path) => properties_file(path)?,
-        None => Properties::new(),
-    };
+    let properties = properties(o.command_config.as_deref(), &[])?;
     let admin =
         Admin::new(connect(&o.bootstrap_server, &properties, "gracchus-delete-records").await?);
     let mut out = std::io::stdout().lock();

@@ -1,7 +1,7 @@
 //! `gracchus log-dirs`, as `kafka-log-dirs.sh`.
 
 use super::Failure;
-use super::arguments::{Properties, connect, parse, properties_file};
+use super::arguments::{connect, parse, properties};
 use clap::Parser;
 use gracchus_client::ClientError;
 use gracchus_client::admin::Admin;
@@ -60,10 +60,7 @@ fn list(text: &str) -> Vec<&str> {
 }
 
 async fn execute(o: &Options) -> Result<(), Failure> {
-    let properties = match &o.command_config {
-        Some(path) => properties_file(path)?,
-        None => Properties::new(),
-    };
+    let properties = properties(o.command_config.as_deref(), &[])?;
     let admin = Admin::new(connect(&o.bootstrap_server, &properties, "gracchus-log-dirs").await?);
     let live: Vec<i32> = admin
         .describe_cluster()

@@ -47,6 +47,19 @@ impl Failure {
     }
 }
 
+/// The exit code; what went wrong is on standard error.
+fn exit_code(outcome: Result<(), Failure>) -> u8 {
+    match outcome {
+        Ok(()) => 0,
+        Err(e) => {
+            if !e.is_closed_output() {
+                eprintln!("{e}");
+            }
+            1
+        }
+    }
+}
+
 /// Their names.
 pub const TOOLS: &[&str] = &[
     "topics",

@@ -1,9 +1,7 @@
 //! `gracchus offsets`, as `kafka-get-offsets.sh`.
 
 use super::Failure;
-use super::arguments::{
-    Format, Properties, connect, is_internal, name_filter, parse, print_json, properties_file,
-};
+use super::arguments::{Format, connect, is_internal, name_filter, parse, print_json, properties};
 use clap::Parser;
 use gracchus_client::TopicPartition;
 use gracchus_client::admin::{Admin, IsolationLevel, OffsetSpec};
@@ -143,10 +141,7 @@ fn pattern(text: &str) -> Result<Pattern, Failure> {
 async fn execute(o: &Options) -> Result<(), Failure> {
     let spec = spec(&o.time)?;
     let patterns = patterns(o)?;
-    let properties = match &o.command_config {
-        Some(path) => properties_file(path)?,
-        None => Properties::new(),
-    };
+    let properties = properties(o.command_config.as_deref(), &[])?;
     let admin = Admin::new(connect(&o.bootstrap_server, &properties, "GetOffsetShell").await?);
     let mut wanted = Vec::new();
     for topic in admin.list_topics().await? {

@@ -67,14 +67,7 @@ pub(super) async fn run(arguments: &[String]) -> u8 {
         Ok(options) => options,
         Err(code) => return code,
     };
-    match execute(&options).await {
-        Ok(()) => 0,
-        Err(e) if e.is_closed_output() => 1,
-        Err(e) => {
-            eprintln!("{e}");
-            1
-        }
-    }
+    super::exit_code(execute(&options).await)
 }
 
 async fn execute(o: &Options) -> Result<(), Failure> {

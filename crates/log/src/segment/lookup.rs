@@ -119,18 +119,24 @@ impl Segment {
 
     /// From the time index's last entry and the batches after it.
     pub(super) fn read_max_timestamp(&mut self) -> Result<TimeEntry, LogError> {
+        if self.size == 0 {
+            let time = self.path(FileKind::TimeIndex);
+            return self.time_index.last(&time, self.base_offset);
+        }
+        self.newest_up_to(self.size)
+    }
+
+    /// The same of the batches below `end`; the indexes hold none above it.
+    pub(super) fn newest_up_to(&mut self, end: u64) -> Result<TimeEntry, LogError> {
         let (base, time, index) = (
             self.base_offset,
             self.path(FileKind::TimeIndex),
             self.path(FileKind::OffsetIndex),
         );
         let mut newest = self.time_index.last(&time, base)?;
-        if self.size == 0 {
-            return Ok(newest);
-        }
         let start = self.index.lookup(&index, base, newest.offset)?.position;
         let (file, path) = (self.file()?, self.path(FileKind::Log));
-        let mut scan = HeaderScan::new(&file, &path, start.into(), self.size);
+        let mut scan = HeaderScan::new(&file, &path, start.into(), end);
         while let Some(spot) = scan.advance()? {
             if spot.max_timestamp > newest.timestamp {
                 newest = TimeEntry {

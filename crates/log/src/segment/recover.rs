@@ -67,9 +67,8 @@ impl Segment {
 
     /// Makes the indexes ready for what a recovery finds from `resume` on; the largest timestamp before it.
     fn begin_recovery(&mut self, resume: Resume) -> Result<TimeEntry, LogError> {
-        let (base, log, index, time, txn) = (
+        let (base, index, time, txn) = (
             self.base_offset,
-            self.path(FileKind::Log),
             self.path(FileKind::OffsetIndex),
             self.path(FileKind::TimeIndex),
             self.path(FileKind::TxnIndex),
@@ -89,19 +88,7 @@ impl Segment {
         self.index.truncate_to(&index, base, resume.offset)?;
         self.time_index.truncate_to(&time, base, resume.offset)?;
         TxnIndex::truncate_to(&txn, resume.offset)?;
-        let mut newest = self.time_index.last(&time, base)?;
-        let start = self.index.lookup(&index, base, newest.offset)?.position;
-        let file = self.file()?;
-        let mut scan = HeaderScan::new(&file, &log, start.into(), resume.position.into());
-        while let Some(spot) = scan.advance()? {
-            if spot.max_timestamp > newest.timestamp {
-                newest = TimeEntry {
-                    timestamp: spot.max_timestamp,
-                    offset: spot.last_offset,
-                };
-            }
-        }
-        Ok(newest)
+        self.newest_up_to(resume.position.into())
     }
 
     /// Recovers from `resume` on. `follow` sees every good batch in order and may add aborted transactions, which go to the

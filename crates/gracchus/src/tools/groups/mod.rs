@@ -5,7 +5,7 @@ mod reset;
 mod time;
 
 use super::Failure;
-use super::arguments::{Format, Properties, connect, parse, print_json, properties_file};
+use super::arguments::{Format, connect, parse, print_json, properties};
 use clap::{ArgGroup, Parser};
 use gracchus_client::admin::{Admin, GroupListing};
 use gracchus_client::{ClientError, TopicPartition};
@@ -153,10 +153,7 @@ async fn execute(o: &Options) -> Result<(), Failure> {
             "Option [describe] does not take a value for [state]",
         ));
     }
-    let mut properties = match &o.command_config {
-        Some(path) => properties_file(path)?,
-        None => Properties::new(),
-    };
+    let mut properties = properties(o.command_config.as_deref(), &[])?;
     properties.insert("default.api.timeout.ms".into(), o.timeout.to_string());
     let admin = Admin::new(connect(&o.bootstrap_server, &properties, "gracchus-groups").await?);
     if o.list {

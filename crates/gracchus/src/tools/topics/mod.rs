@@ -3,9 +3,7 @@
 mod describe;
 
 use super::Failure;
-use super::arguments::{
-    Format, Properties, connect, is_internal, name_filter, parse, print_json, properties_file,
-};
+use super::arguments::{Format, connect, is_internal, name_filter, parse, print_json, properties};
 use clap::{ArgGroup, Parser};
 use gracchus_client::admin::{Admin, NewPartitions, NewTopic, TopicDescription};
 use gracchus_kafka_proto::ErrorCode;
@@ -120,10 +118,7 @@ pub(super) async fn run(arguments: &[String]) -> u8 {
 }
 
 async fn execute(o: &Options) -> Result<(), Failure> {
-    let properties = match &o.command_config {
-        Some(path) => properties_file(path)?,
-        None => Properties::new(),
-    };
+    let properties = properties(o.command_config.as_deref(), &[])?;
     let admin = Admin::new(connect(&o.bootstrap_server, &properties, "gracchus-topics").await?);
     if o.create {
         create(o, &admin).await
