@@ -114,6 +114,39 @@ pub fn reader<'a>(
     })
 }
 
+/// What Java's client and librdkafka begin a frame with: independent blocks of 64 KiB, no sizes, no checksums.
+const LZ4_USUAL_HEADER: &[u8] = &[0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
+const LZ4_BLOCK: usize = 64 * 1024;
+
+/// Writes the plain bytes of one frame with the usual header into `out`, without the reader's buffers and copies.
+/// `None`: another header, a fault, or more than `out` holds; [`reader`] is for those.
+pub(crate) fn lz4_into(input: &[u8], out: &mut [u8]) -> Option<usize> {
+    const STORED: u32 = 1 << 31;
+    let mut rest = input.strip_prefix(LZ4_USUAL_HEADER)?;
+    let mut filled = 0;
+    loop {
+        let (word, after) = rest.split_first_chunk()?;
+        let word = u32::from_le_bytes(*word);
+        if word == 0 {
+            return after.is_empty().then_some(filled);
+        }
+        let len = usize::try_from(word & !STORED).ok()?;
+        let (block, after) = after.split_at_checked(len)?;
+        rest = after;
+        let room = out.get_mut(filled..)?;
+        let most = room.len().min(LZ4_BLOCK);
+        let room = room.get_mut(..most)?;
+        if word & STORED != 0 {
+            room.get_mut(..len)?.copy_from_slice(block);
+            filled += len;
+        } else if len <= LZ4_BLOCK {
+            filled += lz4_flex::block::decompress_into(block, room).ok()?;
+        } else {
+            return None;
+        }
+    }
+}
+
 /// The plain bytes of `input`, at most `limit` of them. `magic` chooses the framing of LZ4 in format v0.
 pub fn decompress(
     codec: Codec,
@@ -333,6 +366,7 @@ fn xxh32_short(input: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const ALL: [Codec; 4] = [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
 
@@ -355,6 +389,46 @@ mod tests {
                         assert_eq!(bomb, Err(RecordError::TooLarge { limit: size - 1 }));
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_usual_lz4_frame_takes_the_short_way() {
+        let plain: Vec<u8> = (0..150_000u32).map(|i| (i / 7 * i) as u8).collect();
+        let mut out = vec![0; plain.len()];
+        for size in [0, 1, 1000, LZ4_BLOCK, LZ4_BLOCK + 1, plain.len()] {
+            let packed = compress(Codec::Lz4, 2, Levels::default(), &plain[..size]).unwrap();
+            assert_eq!(lz4_into(&packed, &mut out), Some(size));
+            assert_eq!(out[..size], plain[..size]);
+            if size > 0 {
+                assert_eq!(lz4_into(&packed, &mut out[..size - 1]), None);
+            }
+            let two = [&packed[..], &packed].concat();
+            assert_eq!(
+                lz4_into(&two, &mut out),
+                None,
+                "the reader goes on with the next frame"
+            );
+        }
+    }
+
+    proptest! {
+        /// Whatever was done to a frame: where the short way gives bytes, the reader gives the same.
+        #[test]
+        fn the_short_way_of_lz4_takes_nothing_that_the_reader_refuses(
+            plain in prop::collection::vec(0u8..4, 0..3000),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+            cut in 0usize..4,
+        ) {
+            let mut packed = compress(Codec::Lz4, 2, Levels::default(), &plain).unwrap();
+            for (at, byte) in changes {
+                *at.get_mut(&mut packed) = byte;
+            }
+            packed.truncate(packed.len() - cut);
+            let mut out = vec![0; 1 << 17];
+            if let Some(got) = lz4_into(&packed, &mut out) {
+                prop_assert_eq!(&decompress(Codec::Lz4, 2, &packed, 1 << 20).unwrap(), &out[..got]);
             }
         }
     }

@@ -26,9 +26,16 @@ pub(crate) fn walk<E: From<RecordError>>(
     if codec == Codec::None {
         return walk_from(Slice(&payload), count, &mut each);
     }
-    let mut reader = compression::reader(codec, 2, &payload)?;
     PLAIN.with_borrow_mut(|plain| {
         plain.resize(IN_MEMORY, 0);
+        if codec == Codec::Lz4
+            && let Some(got) = compression::lz4_into(&payload, plain)
+            && got <= limit
+        {
+            let plain = plain.get(..got).unwrap_or_default();
+            return walk_from(Slice(plain), count, &mut each);
+        }
+        let mut reader = compression::reader(codec, 2, &payload)?;
         let (got, rest) = fill(&mut reader, plain);
         let plain = plain.get(..got).unwrap_or_default();
         if matches!(rest, Rest::Nothing) && got <= limit {
@@ -87,8 +94,31 @@ impl Read for Failed {
 /// Plain bytes, in memory or out of a decompressor.
 trait Source {
     fn byte(&mut self) -> Result<u8, RecordError>;
+
+    /// The bits of a variable-length integer of at most `max_bytes` (2 or more) bytes, and how many bytes they took.
+    fn varint(&mut self, max_bytes: u32) -> Result<(u64, usize), RecordError> {
+        varint_of(max_bytes, || self.byte())
+    }
+
     fn skip(&mut self, n: usize) -> Result<(), RecordError>;
     fn at_end(&mut self) -> Result<bool, RecordError>;
+}
+
+fn varint_of(
+    max_bytes: u32,
+    mut byte: impl FnMut() -> Result<u8, RecordError>,
+) -> Result<(u64, usize), RecordError> {
+    let mut value = 0u64;
+    for i in 0..max_bytes {
+        let byte = byte()?;
+        value |= u64::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            return Ok((value, i as usize + 1));
+        }
+    }
+    Err(RecordError::invalid(format!(
+        "variable-length integer is longer than {max_bytes} bytes"
+    )))
 }
 
 struct Slice<'a>(&'a [u8]);
@@ -102,6 +132,22 @@ impl Source for Slice<'_> {
             .ok_or(RecordError::Truncated { wanted: 1, left: 0 })?;
         self.0 = rest;
         Ok(*first)
+    }
+
+    /// Nearly all lengths and deltas are of one or two bytes.
+    #[inline]
+    fn varint(&mut self, max_bytes: u32) -> Result<(u64, usize), RecordError> {
+        match *self.0 {
+            [a @ 0..=0x7f, ref rest @ ..] => {
+                self.0 = rest;
+                Ok((a.into(), 1))
+            }
+            [a, b @ 0..=0x7f, ref rest @ ..] => {
+                self.0 = rest;
+                Ok((u64::from(a & 0x7f) | u64::from(b) << 7, 2))
+            }
+            _ => varint_of(max_bytes, || self.byte()),
+        }
     }
 
     #[inline]
@@ -187,17 +233,9 @@ impl<S: Source> Counted<'_, S> {
 
     #[inline]
     fn number(&mut self, max_bytes: u32) -> Result<i64, RecordError> {
-        let mut value = 0u64;
-        for i in 0..max_bytes {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << (7 * i);
-            if byte & 0x80 == 0 {
-                return Ok(((value >> 1) as i64) ^ -((value & 1) as i64));
-            }
-        }
-        Err(RecordError::invalid(format!(
-            "variable-length integer is longer than {max_bytes} bytes"
-        )))
+        let (value, taken) = self.source.varint(max_bytes)?;
+        self.taken += taken;
+        Ok(((value >> 1) as i64) ^ -((value & 1) as i64))
     }
 
     /// An int32; more than its bits is a lie.
@@ -300,6 +338,24 @@ fn one<S: Source>(source: &mut S) -> Result<RecordShape, RecordError> {
 mod tests {
     use super::*;
     use crate::builder::{BatchBuilder, NewRecord};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The short cut of a slice says what going byte by byte says.
+        #[test]
+        fn a_short_integer_is_read_as_a_long_one(
+            bytes in prop::collection::vec(any::<u8>(), 0..12),
+            max in 2u32..=10,
+        ) {
+            let mut slice = Slice(&bytes);
+            let mut left = &bytes[..];
+            let expected = varint_of(max, || Slice(left).byte().inspect(|_| left = &left[1..]));
+            prop_assert_eq!(slice.varint(max), expected.clone());
+            if expected.is_ok() {
+                prop_assert_eq!(slice.0, left);
+            }
+        }
+    }
 
     /// Around the size that is walked in memory, and well above it.
     #[test]

@@ -4,7 +4,9 @@ use super::readers::SMALL_READ;
 use super::{AbortedTxn, FetchData, LogPosition, PartitionLog, ReadLimit, TimestampOffset};
 use crate::error::LogError;
 use crate::segment::{Segment, last_whole_batch};
+use bytes::Bytes;
 use gracchus_kafka_proto::{FileRegion, RecordsPart};
+use gracchus_record::entry::{PREFIX_SIZE, Prefix};
 
 impl PartitionLog {
     /// Reads batches from `offset` on, at most `max_bytes`; with `min_one`, at least the first batch.
@@ -93,15 +95,22 @@ impl PartitionLog {
                 position,
             };
             let room = stop.saturating_sub(position.into());
-            let mut wanted = u64::from(max_bytes);
+            let mut wanted = u64::from(max_bytes).min(room);
+            let mut bytes = Bytes::new();
             if min_one && wanted < room {
                 let first = match size {
                     Some(size) => size,
-                    None => segment.batch_size_at(position)?,
+                    None if wanted > SMALL_READ => segment.batch_size_at(position)?,
+                    None => {
+                        // Most often the first batch is within what was asked for: one read does.
+                        let at_least = wanted.max(PREFIX_SIZE as u64);
+                        bytes = segment.read_at(position, at_least)?;
+                        Prefix::parse(&bytes).map_or(0, |prefix| prefix.size as u64)
+                    }
                 };
-                wanted = wanted.max(first);
+                wanted = wanted.max(first).min(room);
             }
-            data.bytes = room.min(wanted);
+            data.bytes = wanted;
             if data.bytes > SMALL_READ {
                 data.parts.push(RecordsPart::File(FileRegion {
                     file: segment.file()?,
@@ -109,7 +118,10 @@ impl PartitionLog {
                     len: data.bytes,
                 }));
             } else if data.bytes > 0 {
-                let bytes = segment.read_at(position, data.bytes)?;
+                if (bytes.len() as u64) < data.bytes {
+                    bytes = segment.read_at(position, data.bytes)?;
+                }
+                bytes.truncate(usize::try_from(data.bytes).unwrap_or(usize::MAX));
                 if let Some((last_offset, size)) = last_whole_batch(&bytes) {
                     self.readers.note(LogPosition {
                         offset: last_offset + 1,
