@@ -25,6 +25,8 @@ pub mod controller_link;
 pub mod group;
 /// Start-up order, registration, shutdown.
 pub mod lifecycle;
+/// Levels of log lines, changed while the process runs.
+pub mod loggers;
 /// What this broker knows of the cluster: brokers, topics, leaders; fed by UpdateMetadata.
 pub mod metadata;
 /// Counters and gauges, as text for Prometheus.

@@ -19,6 +19,8 @@ pub enum Source {
     Static = 4,
     /// Kafka's own
     Default = 5,
+    /// A logger's level, in memory only
+    Logger = 6,
 }
 
 /// One place where a key, or one it falls back to, has a value.
@@ -306,6 +308,7 @@ mod tests {
                     Source::BrokerDefault => "DYNAMIC_DEFAULT_BROKER_CONFIG",
                     Source::Static => "STATIC_BROKER_CONFIG",
                     Source::Default => "DEFAULT_CONFIG",
+                    Source::Logger => "DYNAMIC_BROKER_LOGGER_CONFIG",
                 };
                 let text = |v: &Option<String>| v.clone().unwrap_or("null".into());
                 let synonyms: String = e

@@ -9,11 +9,12 @@ use gracchus_kafka_proto::messages::describe_configs_response::{
 };
 use gracchus_kafka_proto::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
-use super::{BROKER, Resource, TOPIC};
+use super::{BROKER, BROKER_LOGGER, Resource, TOPIC};
 use crate::broker::Broker;
 use crate::config::alter::Refusal;
 use crate::config::describe::{Entry, Source};
 use crate::context::RequestContext;
+use crate::loggers;
 use crate::metadata::view;
 
 /// Answers.
@@ -86,6 +87,21 @@ async fn entries(
             }
             broker.config.describe_broker()
         }
+        BROKER_LOGGER => {
+            let own = broker.identity.broker_id;
+            let problem = match name.parse::<i32>() {
+                Ok(id) if id == own => None,
+                Ok(_) => Some(format!(
+                    "Unexpected broker id, expected {own} but received {name}"
+                )),
+                Err(_) if name.is_empty() => Some("Broker id must not be empty".to_owned()),
+                Err(_) => Some(format!("Broker id must be an integer, but it is: {name}")),
+            };
+            match problem {
+                Some(problem) => return Err(Refusal::request(problem)),
+                None => loggers::levels().into_iter().map(logger).collect(),
+            }
+        }
         other => {
             return Err(Refusal::request(format!(
                 "Unsupported resource type: {other}"
@@ -100,6 +116,18 @@ async fn entries(
         entries.retain(|e| keys.contains(&e.name));
     }
     Ok(entries)
+}
+
+fn logger((name, level): (String, &str)) -> Entry {
+    Entry {
+        name,
+        value: Some(level.to_owned()),
+        read_only: false,
+        sensitive: false,
+        value_type: None,
+        source: Source::Logger,
+        synonyms: Vec::new(),
+    }
 }
 
 fn on_the_wire(entry: Entry, version: i16, synonyms: bool) -> DescribeConfigsResourceResult {

@@ -22,6 +22,7 @@ use crate::metadata::view;
 /// `ConfigResource.Type` on the wire.
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const BROKER_LOGGER: i8 = 8;
 
 /// Whose configuration a request means.
 enum Resource {
@@ -38,9 +39,7 @@ fn resource(broker: &Broker, kind: i8, name: &str) -> Result<Resource, Refusal> 
         TOPIC => Ok(Resource::Topic(name.to_owned())),
         BROKER if name.is_empty() => Ok(Resource::Broker(None)),
         BROKER => own_id(broker, name).map(|id| Resource::Broker(Some(id))),
-        other => Err(Refusal::request(format!(
-            "Unsupported resource type: {other}"
-        ))),
+        other => Err(Refusal::request(format!("Unknown resource type {other}"))),
     }
 }
 
@@ -155,7 +154,12 @@ async fn change(
         }
         resource.write(broker, wanted).await
     };
-    match outcome.await {
+    answered(kind, name, outcome.await)
+}
+
+/// (code, message)
+fn answered(kind: i8, name: &str, outcome: Result<(), Refusal>) -> (i16, Option<String>) {
+    match outcome {
         Ok(()) => (0, None),
         Err(Refusal { error, message }) => {
             tracing::info!("configuration of {kind}/{name} not changed: {message}");
