@@ -7,6 +7,7 @@ import socket
 import threading
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from servers import BINARY, LOG4J, TARGET, Process, free_port, java, knows_controller, listens, wait_for
 
@@ -34,6 +35,8 @@ class Proxy:
                 client.close()
                 continue
             self.open |= {client, server}
+            if self.is_cut:  # meanwhile
+                self.cut()
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
 
@@ -45,6 +48,10 @@ class Proxy:
             pass
         for s in (source, sink):
             self.open.discard(s)
+            try:
+                s.shutdown(socket.SHUT_RDWR)  # a close alone is not seen while the other thread reads
+            except OSError:
+                pass
             s.close()
 
     def cut(self):
@@ -202,7 +209,9 @@ class Brokers:
             self.ensemble.start().wait(1, 2, 3)
         else:
             self._start_server()
-        self.zk = KazooClient(self.zookeeper)
+        # by default it would come back to a restarted server later and later, and find its session expired
+        self.zk = KazooClient(self.zookeeper, timeout=30, connection_retry={"max_tries": -1, "max_delay": 0.5},
+                              command_retry={"max_tries": 100, "max_delay": 0.5})
         self.zk.start(60)
         for broker in self.brokers.values():
             broker.start()
@@ -229,13 +238,21 @@ class Brokers:
         def registered():
             for number in numbers:
                 assert self[number].alive(), f"broker {number} ended; its log ends:\n{self[number].text()[-3000:]}"
-            return (self.zk.exists("/brokers/ids") and sorted(self.zk.get_children("/brokers/ids")) == wanted
+            return (sorted(self._read(self.zk.get_children, "/brokers/ids") or ()) == wanted
                     and all(knows_controller(self[n].port) for n in numbers if self[n].kind == "apache"))
         wait_for(registered, f"brokers {wanted} to be registered")
 
+    def _read(self, call, path):
+        """The answer, None if there is no such node; asked again where the server goes away under the question."""
+        try:
+            return self.zk.retry(call, path)
+        except NoNodeError:
+            return None
+
     def json(self, path):
         """A node's content, None if it is not there."""
-        return json.loads(self.zk.get(path)[0]) if self.zk.exists(path) else None
+        found = self._read(self.zk.get, path)
+        return found and json.loads(found[0])
 
     def state(self, topic, partition=0):
         return self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")

@@ -65,6 +65,7 @@ def peak_memory_kb(server):
 
 def closed_after(server, port, data, half_close=False):
     """Sends the bytes; the server must close. Returns what it answered and its log line about this client."""
+    before = len(server.log_text())  # an earlier client may have had the same port
     with socket.create_connection(("127.0.0.1", port), 60) as s:
         me = "%s:%d" % s.getsockname()
         answer = b""
@@ -76,8 +77,8 @@ def closed_after(server, port, data, half_close=False):
                 answer += part
         except (ConnectionResetError, BrokenPipeError):
             pass
-    line = wait_for(lambda: next((x for x in server.log_text().splitlines() if re.search(re.escape(me) + r"\b", x)), None),
-                    f"a log line about {me}", 20)
+    line = wait_for(lambda: next((x for x in server.log_text()[before:].splitlines() if re.search(re.escape(me) + r"\b", x)), None),
+                    f"a log line about {me}")
     return answer, line
 
 
@@ -172,7 +173,7 @@ def produce_request(topic, records):
 def make_topic(connection, topic):
     """By Kafka's auto-creation, which a Metadata request sets off."""
     connection.call("Metadata", 1, Topics=[{"Name": topic}])
-    wait_for(lambda: append(connection, topic, batch(record(b"first"), 1)) == 0, "the topic", 30)
+    wait_for(lambda: append(connection, topic, batch(record(b"first"), 1)) == 0, "the topic")
 
 
 def append(connection, topic, records):

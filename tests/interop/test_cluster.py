@@ -48,7 +48,7 @@ def test_a_controller_that_was_paused_past_its_session_is_not_obeyed(brokers):
     cluster[zombie].process.send(signal.SIGSTOP)
     try:
         wait_for(lambda: cluster.controller() in others, "another controller")
-        epoch = int(cluster.zk.get("/controller_epoch")[0])
+        epoch = cluster.json("/controller_epoch")
         for p in range(3):
             assert cluster.wait_isr(topic, others, p)["leader"] in others
         load.wait_for_more()
@@ -58,7 +58,7 @@ def test_a_controller_that_was_paused_past_its_session_is_not_obeyed(brokers):
     for p in range(3):
         cluster.wait_isr(topic, [1, 2, 3], p)
     assert cluster.controller() in others
-    assert int(cluster.zk.get("/controller_epoch")[0]) == epoch
+    assert cluster.json("/controller_epoch") == epoch
     load.wait_for_more()
     check(cluster, topic, load.stop(), 3)
 

@@ -68,7 +68,7 @@ def test_static_member_keeps_its_partitions_over_a_restart(cluster, admin, topic
         c = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": topic, "group.instance.id": "static-1",
                       "auto.offset.reset": "earliest", "session.timeout.ms": 30000})
         c.subscribe([topic])
-        wait_for(lambda: c.poll(0.05) or len(c.assignment()) == 2, "the assignment")
+        wait_for(lambda: (c.poll(0.05), len(c.assignment()) == 2)[1], "the assignment")
         return c
 
     first = member()
@@ -147,7 +147,8 @@ def test_broker_config(cluster, admin):
 
 
 def test_delete_records_and_list_offsets(cluster, admin, topic):
-    done(admin.create_topics([NewTopic(topic, 1, 1)]))
+    # the records are of 1970: the retention's next look would take them away
+    done(admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"})]))
     p = Producer({"bootstrap.servers": cluster.bootstrap})
     for i in range(10):
         p.produce(topic, b"x", timestamp=2_000 - i if i > 7 else 1_000 + i)
@@ -185,6 +186,6 @@ def test_a_transactional_producer_is_told_why_it_fails(cluster):
     """librdkafka tries again until its own timeout; the Java client fails at once."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
     with pytest.raises(KafkaException) as failed:
-        producer.init_transactions(5)
+        producer.init_transactions(20)
     assert failed.value.args[0].code() == KafkaError.UNSUPPORTED_VERSION
     wait_for(lambda: "refused the transactional producer \"t\"" in cluster.log_text(), "a line in the log")

@@ -25,7 +25,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", "-l", str(at)], check=True)
 
 
-def produce(bootstrap, values, timeout_ms=15000):
+def produce(bootstrap, values, timeout_ms=60000):
     """Returns how many were acknowledged and the errors of the others."""
     errors, ok = [], []
     p = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": timeout_ms, "retries": 2,
@@ -78,7 +78,7 @@ def test_writes_are_refused_and_reads_go_on(small_disk):
         assert [found[i] for i in range(20)] == [b"first-%d" % i for i in range(20)]
 
         filler.unlink()
-        wait_for(lambda: produce(server.bootstrap, [b"after"], 4000)[0], "a write once there is space again", 60)
+        wait_for(lambda: produce(server.bootstrap, [b"after"], 4000)[0], "a write once there is space again")
         kept = values(server.bootstrap)
 
         filler = fill(small_disk)
@@ -86,7 +86,7 @@ def test_writes_are_refused_and_reads_go_on(small_disk):
         server.start()
         assert values(server.bootstrap) == kept, "a server that starts on a full disk serves reads"
         filler.unlink()
-        wait_for(lambda: produce(server.bootstrap, [b"end"], 4000)[0], "a write once there is space again", 60)
+        wait_for(lambda: produce(server.bootstrap, [b"end"], 4000)[0], "a write once there is space again")
         found = values(server.bootstrap)
         assert {o: found[o] for o in kept} == kept
     finally:

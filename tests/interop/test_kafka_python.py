@@ -17,13 +17,19 @@ def admin(cluster):
     client.close()
 
 
+def for_old_records(admin, topic):
+    """A topic whose records may be older than a week: the retention's next look would take them away under the test."""
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1, topic_configs={"retention.ms": "-1"})])
+
+
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_round_trip_with_keys_headers_and_timestamps(cluster, topic, codec):
+def test_round_trip_with_keys_headers_and_timestamps(cluster, admin, topic, codec):
+    for_old_records(admin, topic)
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, compression_type=codec, acks="all", linger_ms=5)
     for i in range(200):
         producer.send(topic, key=b"k%d" % i, value=b"v" * i, headers=[("h", b"%d" % i)], timestamp_ms=1_700_000_000_000 + i)
     producer.close()
-    consumer = KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=10_000)
+    consumer = KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=60_000)
     got = []
     for m in consumer:
         got.append((m.offset, m.key, m.value, m.headers, m.timestamp))
@@ -83,10 +89,11 @@ def test_two_members_share_the_partitions(cluster, admin, topic):
     offsets.close()
 
 
-def test_offsets_for_times_beginning_and_end(cluster, topic):
+def test_offsets_for_times_beginning_and_end(cluster, admin, topic):
+    for_old_records(admin, topic)
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap)
     for i in range(10):
-        producer.send(topic, value=b"x", timestamp_ms=1000 + i * 10).get(timeout=30)
+        producer.send(topic, value=b"x", timestamp_ms=1000 + i * 10).get(timeout=60)
     producer.close()
     tp = TopicPartition(topic, 0)
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap)

@@ -128,7 +128,7 @@ def test_committed_offsets_shown_from_the_internal_topic(own, topic):
     group = topic + "-g"
     own("produce", "--topic", topic, input="1\n2\n3\n")
     own("consume", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "3", "--timeout-ms", "60000")
-    shown = own("consume", "--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "3000",
+    shown = own("consume", "--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "10000",
                 "--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter").stdout
     commits = [json.loads(line) for line in shown.splitlines()]
     mine = [c for c in commits if c["key"]["data"]["group"] == group]

@@ -70,11 +70,17 @@ def test_a_port_in_use(tmp_path, which):
 
 def test_a_second_process_on_the_same_data(own_cluster):
     server = own_cluster().start()
+    wait_for(lambda: "is ready" in server.log_text(), "the server's own word")
     data = server.directory / "data"
-    before = listing(data)
-    said = refused(start_args(data))
-    assert str(data) in said and re.search("another process|in use", said), said
-    assert listing(data) == before
+    # what the first one writes meanwhile is not the second one's doing
+    server.broker.send(signal.SIGSTOP)
+    try:
+        before = listing(data)
+        said = refused(start_args(data))
+        assert str(data) in said and re.search("another process|in use", said), said
+        assert listing(data) == before
+    finally:
+        server.broker.send(signal.SIGCONT)
     assert AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=60).brokers
 
 

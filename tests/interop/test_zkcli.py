@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 
 import pytest
 
@@ -11,8 +12,9 @@ from servers import BINARY, TARGET, gracchus, java, run
 
 
 def zkcli(cluster, *command, **options):
-    done = run(java("zookeeper", "org.apache.zookeeper.ZooKeeperMain", "-server", cluster.zookeeper, *command), **options)
-    return done
+    # the event of the connection is printed by a thread of its own: the command waits for it, or could print before
+    return run(java("zookeeper", "org.apache.zookeeper.ZooKeeperMain", "-waitforconnection", "-server", cluster.zookeeper, *command),
+               **options)
 
 
 def result(text):
@@ -111,6 +113,9 @@ def test_a_terminal_has_history_and_completion(cluster, topic):
         os.write(terminal, b"whoa\t\r")
         expect("Auth scheme: User")
         os.write(terminal, b"quit\r")
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)  # it would wait for the next command for ever
+        raise
     finally:
         status = os.waitpid(pid, 0)[1]
         os.close(terminal)
