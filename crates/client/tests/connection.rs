@@ -81,15 +81,17 @@ async fn listen() -> (TcpListener, String) {
 
 fn config() -> ConnectionConfig {
     ConnectionConfig {
-        request_timeout: Duration::from_millis(300),
         max_answer: 10_000,
         ..Default::default()
     }
 }
 
 async fn connected() -> (Connection, Broker) {
+    connected_with(config()).await
+}
+
+async fn connected_with(config: ConnectionConfig) -> (Connection, Broker) {
     let (listener, address) = listen().await;
-    let config = config();
     let (connection, broker) = tokio::join!(Connection::connect(&address, &config), async {
         let mut broker = Broker::accept(&listener).await;
         broker.agree().await;
@@ -172,7 +174,12 @@ async fn answers_find_their_requests_in_any_order() {
 
 #[tokio::test]
 async fn silence_is_a_timeout_and_a_late_answer_hurts_nobody() {
-    let (connection, mut broker) = connected().await;
+    let patience = Duration::from_secs(3);
+    let (connection, mut broker) = connected_with(ConnectionConfig {
+        request_timeout: patience,
+        ..config()
+    })
+    .await;
     let request = HeartbeatRequest::default();
     let silent = connection.send(&request).await;
     assert!(

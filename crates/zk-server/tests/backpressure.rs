@@ -180,6 +180,8 @@ fn a_last_answer_that_nobody_takes_is_not_waited_for_without_end() {
                 client.send(OpCode::GetData, &path("/big", false));
             }
             client.send(OpCode::CloseSession, &0i32);
+            // Its own session lasts 2 s, too.
+            assert!(good.get("/").is_ok());
             client
         })
         .collect();

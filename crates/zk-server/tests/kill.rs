@@ -71,13 +71,13 @@ fn acknowledged_writes_survive() {
         }
         // All are connected before the kill: nobody would answer one that comes later.
         let clients: Vec<Client> = (0..3).map(|_| client(address)).collect();
-        let stop = AtomicBool::new(false);
+        let (stop, began) = (AtomicBool::new(false), AtomicBool::new(false));
         let done: Vec<(String, Vec<u8>)> = std::thread::scope(|scope| {
             let writers: Vec<_> = clients
                 .into_iter()
                 .enumerate()
                 .map(|(writer, mut client)| {
-                    let stop = &stop;
+                    let (stop, began) = (&stop, &began);
                     scope.spawn(move || {
                         let mut done = Vec::new();
                         let mut sent = 0;
@@ -101,7 +101,10 @@ fn acknowledged_writes_survive() {
                             }
                             for entry in open {
                                 match client.receive() {
-                                    Some((header, _)) if header.err == 0 => done.push(entry),
+                                    Some((header, _)) if header.err == 0 => {
+                                        began.store(true, Ordering::Relaxed);
+                                        done.push(entry);
+                                    }
                                     Some((header, _)) => {
                                         panic!("{} is refused: {}", entry.0, header.err)
                                     }
@@ -113,7 +116,10 @@ fn acknowledged_writes_survive() {
                     })
                 })
                 .collect();
-            // Another moment each round.
+            // Another moment each round, once something is acknowledged.
+            while !began.load(Ordering::Relaxed) && !writers.iter().all(|w| w.is_finished()) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             std::thread::sleep(Duration::from_millis(40 + 37 * (round as u64 % 7)));
             server.kill().unwrap();
             server.wait().unwrap();
