@@ -38,7 +38,7 @@ pub struct ConnectionInfo {
     pub local: SocketAddr,
     /// Name of the listener, as in `listeners` (upper case).
     pub listener_name: Arc<str>,
-    /// True on the listener that brokers use among each other, or on the control plane's.
+    /// True on the listener that brokers use among each other, or on the control plane's, if clients have another.
     pub privileged: bool,
     /// Who it is.
     pub principal: Principal,

@@ -82,6 +82,13 @@ pub struct Listeners {
 }
 
 impl Listeners {
+    /// Whether the limits of what clients may take do not hold on this listener: it is for brokers, and clients have
+    /// another one.
+    pub fn is_privileged(&self, name: &str) -> bool {
+        self.bound.len() > 1
+            && (*self.inter_broker == *name || self.control_plane.as_deref() == Some(name))
+    }
+
     /// Reads and checks.
     pub fn from_config(config: &BrokerConfig) -> Result<Self, ConfigError> {
         let protocols = protocol_map(&config.listener_security_protocol_map)?;
@@ -288,6 +295,21 @@ mod tests {
             .collect();
         Listeners::from_config(&BrokerConfig::from_values(&values).unwrap())
             .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn where_clients_come_in_nobody_is_privileged() {
+        assert!(!read(&[]).unwrap().is_privileged("PLAINTEXT"));
+        let two = read(&[
+            ("listeners", "INSIDE://:9092,OUTSIDE://:9093"),
+            (
+                "listener.security.protocol.map",
+                "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            ),
+            ("inter.broker.listener.name", "INSIDE"),
+        ])
+        .unwrap();
+        assert!(two.is_privileged("INSIDE") && !two.is_privileged("OUTSIDE"));
     }
 
     #[test]

@@ -360,9 +360,7 @@ fn assemble(
     });
     broker.groups.start(offsets_partitions);
     for b in bound {
-        let name = b.listener.name.clone();
-        let privileged = name == broker.listeners.inter_broker
-            || Some(&name) == broker.listeners.control_plane.as_ref();
+        let privileged = broker.listeners.is_privileged(&b.listener.name);
         b.accept(
             privileged,
             Arc::new(broker.clone()),
