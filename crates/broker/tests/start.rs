@@ -11,6 +11,7 @@ use gracchus_broker::config::{Origin, Sources};
 use gracchus_broker::lifecycle::{
     self, LifecycleError, Phase, Prepared, Running, StartOptions, Status,
 };
+use gracchus_broker::metrics::Exposition;
 use gracchus_broker::net::client::BrokerConnection;
 use gracchus_kafka_proto::messages::{ApiVersionsRequest, ApiVersionsResponse, MetadataRequest};
 use gracchus_kafka_proto::{Message, Reader};
@@ -121,6 +122,63 @@ async fn ids_are_generated_kept_and_compared() {
             && text.contains("live now: 1002"),
         "{text}"
     );
+    second.stop().await;
+    zk.shutdown().await;
+}
+
+/// Dashboards add these up over all brokers: only the active controller has them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn figures_of_the_cluster_are_the_controllers_alone() {
+    let (zk_dir, a, b) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let zk = zookeeper(zk_dir.path()).await;
+    let first = Start::new(&zk, a.path()).run().await.unwrap();
+    let second = Start::new(&zk, b.path()).run().await.unwrap();
+    let brokers = [&first, &second];
+    let topic = NewTopic {
+        name: "t".into(),
+        assignment: TopicAssignment {
+            partitions: (0..3).map(|p| (p, vec![1001])).collect(),
+            ..Default::default()
+        },
+        config: Default::default(),
+    };
+    for made in first.broker.registry.create_topics(&[topic]).await {
+        made.unwrap();
+    }
+    for running in brokers {
+        let patience = std::time::Duration::from_secs(60);
+        let metadata = &running.broker.metadata;
+        let told = metadata.wait_until(patience, |s| s.topics.contains_key("t"));
+        assert!(told.await);
+    }
+    let figure = |name: &str| -> Vec<i64> {
+        let of = |running: &&Running| {
+            let figures = Exposition::default();
+            figures.set(&running.broker);
+            let text = figures.render();
+            let mut lines = text.lines();
+            let value = lines.find_map(|line| line.strip_prefix(&format!("{name} ")));
+            value.unwrap().parse().unwrap()
+        };
+        let mut values: Vec<i64> = brokers.iter().map(of).collect();
+        values.sort_unstable();
+        values
+    };
+    let controller = "kafka_controller_kafkacontroller";
+    assert_eq!(
+        figure(&format!("{controller}_activecontrollercount")),
+        [0, 1]
+    );
+    assert_eq!(figure(&format!("{controller}_globaltopiccount")), [0, 1]);
+    assert_eq!(
+        figure(&format!("{controller}_globalpartitioncount")),
+        [0, 3]
+    );
+    first.stop().await;
     second.stop().await;
     zk.shutdown().await;
 }

@@ -28,11 +28,10 @@ impl Exposition {
         };
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let snapshot = broker.metadata.snapshot();
-        let own = broker.identity.broker_id;
         gauge("kafka_server_kafkaserver_brokerstate", 3);
         gauge(
             "kafka_controller_kafkacontroller_activecontrollercount",
-            i64::from(snapshot.controller_id == Some(own)),
+            i64::from(broker.controller.is_active()),
         );
         gauge(
             "kafka_server_kafkaserver_broker_epoch",
@@ -42,15 +41,19 @@ impl Exposition {
             "kafka_server_socket_server_connection_count",
             count(broker.connections.open()),
         );
+        let (mut topics_in_all, mut partitions, mut offline) = (0, 0, 0);
+        // as Kafka, so that a sum over all brokers is right
+        if broker.controller.is_active() {
+            topics_in_all = count(snapshot.topics.len());
+            for p in snapshot.topics.values().flat_map(|t| t.partitions.values()) {
+                partitions += 1;
+                offline += i64::from(p.leader < 0);
+            }
+        }
         gauge(
             "kafka_controller_kafkacontroller_globaltopiccount",
-            count(snapshot.topics.len()),
+            topics_in_all,
         );
-        let (mut partitions, mut offline) = (0, 0);
-        for p in snapshot.topics.values().flat_map(|t| t.partitions.values()) {
-            partitions += 1;
-            offline += i64::from(p.leader < 0);
-        }
         gauge(
             "kafka_controller_kafkacontroller_globalpartitioncount",
             partitions,

@@ -77,6 +77,9 @@ pub struct TopicRegistry {
     topics: RwLock<HashMap<Arc<str>, Arc<TopicMetrics>>>,
 }
 
+/// So many topics are kept without a look at which of them are gone.
+const UNLOOKED: usize = 64;
+
 impl TopicRegistry {
     /// Of a topic that is hosted here.
     pub fn topic(&self, name: &Arc<str>) -> Arc<TopicMetrics> {
@@ -89,11 +92,12 @@ impl TopicRegistry {
                 all: self.all.clone(),
             })
         };
-        self.topics
-            .write()
-            .entry(name.clone())
-            .or_insert_with(fresh)
-            .clone()
+        let mut topics = self.topics.write();
+        // where nobody asks for the figures, topics come and go all the same
+        if topics.len() == topics.capacity() && topics.len() >= UNLOOKED {
+            topics.retain(is_hosted);
+        }
+        topics.entry(name.clone()).or_insert_with(fresh).clone()
     }
 
     /// Of all topics together, those included that are gone.
@@ -104,8 +108,7 @@ impl TopicRegistry {
     /// Those of which a partition is hosted, by name; the others' counters are forgotten.
     pub fn hosted(&self) -> Vec<(Arc<str>, Arc<TopicMetrics>)> {
         let mut topics = self.topics.write();
-        // a hosted partition holds its topic's
-        topics.retain(|_, metrics| Arc::strong_count(metrics) > 1);
+        topics.retain(is_hosted);
         let mut hosted: Vec<_> = topics
             .iter()
             .map(|(name, metrics)| (name.clone(), metrics.clone()))
@@ -115,9 +118,25 @@ impl TopicRegistry {
     }
 }
 
+/// A hosted partition holds its topic's.
+fn is_hosted(_: &Arc<str>, metrics: &mut Arc<TopicMetrics>) -> bool {
+    Arc::strong_count(metrics) > 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn topics_that_are_gone_do_not_pile_up() {
+        let registry = TopicRegistry::default();
+        let stays = registry.topic(&"stays".into());
+        for n in 0..10_000 {
+            registry.topic(&format!("t{n}").into());
+        }
+        assert!(registry.topics.read().len() < 200);
+        assert!(Arc::ptr_eq(&stays, &registry.topic(&"stays".into())));
+    }
 
     #[test]
     fn a_topic_goes_and_its_share_of_all_stays() {
