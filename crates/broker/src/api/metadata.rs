@@ -16,6 +16,8 @@ use crate::metadata::view::{self, Rules};
 /// How long an answer about a topic just created waits for its leaders, so that a client's first request does not meet
 /// LEADER_NOT_AVAILABLE.
 const WAIT_FOR_LEADERS: Duration = Duration::from_secs(1);
+/// How long a broker that has just started waits for the controller to tell it what there is.
+const FIRST_WORD: Duration = Duration::from_secs(5);
 
 /// Operations on a topic that AclEntry knows, as bits; without an authorizer all are allowed.
 pub const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
@@ -36,7 +38,7 @@ pub async fn handle(
         // just started: an answer without brokers and topics would send the client away for a whole retry
         broker
             .metadata
-            .wait_until(WAIT_FOR_LEADERS, |s| broker.metadata.is_told(s))
+            .wait_until(FIRST_WORD, |s| broker.metadata.is_told(s))
             .await;
         snapshot = broker.metadata.snapshot();
     }
