@@ -5,7 +5,7 @@ use bytes::Bytes;
 use gracchus_kafka_proto::messages::ConsumerProtocolSubscription;
 use gracchus_kafka_proto::{Message, Reader};
 use indexmap::IndexMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 impl Group {
     /// Whether a member of this type with these protocols fits: an empty group takes any that names some.
@@ -78,13 +78,10 @@ impl Group {
     }
 
     pub(super) fn count_protocols(&mut self, protocols: &[(String, Bytes)], by: isize) {
-        for (index, (name, _)) in protocols.iter().enumerate() {
+        let mut counted = HashSet::with_capacity(protocols.len());
+        for (name, _) in protocols {
             // a name given twice counts once
-            if protocols
-                .iter()
-                .take(index)
-                .any(|(earlier, _)| earlier == name)
-            {
+            if !counted.insert(name) {
                 continue;
             }
             let count = self.protocol_support.entry(name.clone()).or_default();
