@@ -37,7 +37,12 @@ fn effective<'a>(loaded: &'a Loaded, key: &'a str) -> Effective<'a> {
     let value = given.or_else(|| def.and_then(|d| d.default.as_deref()));
     // a key that nobody knows may be a plugin's secret
     let secret = def.map_or_else(
-        || key.contains("password") || key.contains("secret") || key.contains("jaas"),
+        || {
+            let key = key.to_ascii_lowercase();
+            ["password", "secret", "jaas", "token", "credential"]
+                .iter()
+                .any(|word| key.contains(word))
+        },
         |d| d.value_type == ValueType::Password,
     );
     let other_name = match key {
@@ -67,7 +72,7 @@ mod tests {
     fn each_key_says_where_its_value_is_from() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("server.properties");
-        let text = "zookeeper.connect=z\nbroker.id=4\nlog.retention.hour=1\nssl.key.password=abc\nmy.secret=abc\nbroker.rack=\n";
+        let text = "zookeeper.connect=z\nbroker.id=4\nlog.retention.hour=1\nssl.key.password=abc\nmy.apiSecret=abc\nbroker.rack=\n";
         std::fs::write(&path, text).unwrap();
         let mut sources = Sources::default();
         sources.file(&path).unwrap();
@@ -95,10 +100,10 @@ mod tests {
             shown("ssl.key.password"),
             "ssl.key.password=[hidden] FILE:4"
         );
-        assert_eq!(shown("my.secret"), "my.secret=[hidden] FILE:5");
+        assert_eq!(shown("my.apiSecret"), "my.apiSecret=[hidden] FILE:5");
         assert_eq!(shown("broker.rack"), "broker.rack=null FILE:6");
         let unknown: Vec<_> = all.iter().filter(|e| !e.known).map(|e| e.key).collect();
-        assert_eq!(unknown, ["log.retention.hour", "my.secret"]);
+        assert_eq!(unknown, ["log.retention.hour", "my.apiSecret"]);
         assert_eq!(all.len(), 329 + 2);
     }
 }

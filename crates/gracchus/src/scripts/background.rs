@@ -39,9 +39,17 @@ pub(super) fn stop(pid: i32) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
 }
 
-/// Whether a process lives.
+/// Whether a process lives. One that has ended and that nobody has taken notice of does not: a container's first process
+/// often takes none.
 pub(super) fn lives(pid: i32) -> bool {
-    Path::new("/proc").join(pid.to_string()).exists()
+    let stat = std::fs::read(Path::new("/proc").join(pid.to_string()).join("stat"));
+    // pid (name) state ...
+    stat.is_ok_and(|stat| {
+        let mut after_name = stat.rsplit(|byte| *byte == b')').take(1).flatten();
+        after_name
+            .nth(1)
+            .is_some_and(|state| !b"ZX".contains(state))
+    })
 }
 
 /// Stops every process of this very binary that runs the command, as the scripts stop every JVM that runs Kafka.
@@ -98,7 +106,24 @@ fn runs(words: &[String], command: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
     use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_does_not_live() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(lives(pid) && lives(std::process::id().try_into().unwrap()));
+        drop(child.stdin.take());
+        // its end is noticed and not taken
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_raw(pid).unwrap()), ended).unwrap();
+        assert!(Path::new("/proc").join(pid.to_string()).exists());
+        assert!(!lives(pid));
+        child.wait().unwrap();
+        assert!(!lives(pid) && !lives(-1));
+    }
 
     #[test]
     fn servers_are_known_by_their_command_line() {

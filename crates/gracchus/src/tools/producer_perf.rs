@@ -103,7 +103,8 @@ async fn execute(o: &Options) -> Result<(), Failure> {
             break;
         }
         if o.throughput > 0.0 {
-            let due = Duration::from_secs_f64((number + 1) as f64 / o.throughput);
+            let due = Duration::try_from_secs_f64((number + 1) as f64 / o.throughput)
+                .unwrap_or(Duration::MAX);
             let ahead = due.saturating_sub(begun.elapsed());
             // shorter sleeps than the timer's step would only add up to too slow a rate
             if ahead >= Duration::from_millis(1) {
