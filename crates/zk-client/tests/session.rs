@@ -85,7 +85,8 @@ async fn a_kept_session_is_taken_over() {
 async fn an_idle_session_pings() {
     let server = Server::start().await;
     let (_zk, mut events) = ZkClient::start(server.config(""));
-    let (mut peer, _) = server.attach(7, 300).await;
+    // a loaded machine must not look like a silent server
+    let (mut peer, _) = server.attach(7, 3000).await;
     session(&mut events).await;
     for _ in 0..3 {
         let mut r = Reader::new(peer.frame().await.unwrap());

@@ -112,7 +112,13 @@ fn shape(line: &str) -> String {
     if line.starts_with("Zookeeper version: 3.9.5-") && line.contains(", built on ") {
         return "version".into();
     }
-    if let (Some((count, _)), true) = (line.split_once(" expire at "), line.ends_with(" 2026:")) {
+    if let Some((count, date)) = line.split_once(" expire at ") {
+        // Mon Nov 30 22:32:16 UTC 2026:
+        let year = date.rsplit(' ').next().and_then(|y| y.strip_suffix(':'));
+        assert!(
+            year.is_some_and(|y| y.len() == 4 && y.parse::<u16>().is_ok()),
+            "{line}"
+        );
         return format!("{} expire at DATE:", shape(count));
     }
     let line = match line.split_once("Dir=") {
