@@ -72,6 +72,8 @@ pub struct RequestContext {
     pub connection: Arc<ConnectionInfo>,
     /// When the frame was complete.
     pub received: Instant,
+    /// Its bytes.
+    pub frame_len: usize,
 }
 
 impl RequestContext {

@@ -188,7 +188,7 @@ pub async fn dispatch(
     connection: &Arc<ConnectionInfo>,
     frame: Bytes,
 ) -> Outcome {
-    let received = Instant::now();
+    let (received, frame_len) = (Instant::now(), frame.len());
     let (header, body) = match decode_request_header(frame) {
         Ok(read) => read,
         Err(error) => {
@@ -206,6 +206,7 @@ pub async fn dispatch(
         client_id: header.client_id.map(Arc::from),
         connection: connection.clone(),
         received,
+        frame_len,
     };
     let Some((_, first, last)) = SERVED.iter().find(|(k, _, _)| *k == key) else {
         return Outcome::Close(format!("{key:?} ({api_key}) is not served by this broker"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use gracchus_kafka_proto::messages::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
     TopicProduceResponse,
@@ -10,6 +11,7 @@ use gracchus_kafka_proto::messages::produce_response::{
 use gracchus_kafka_proto::messages::{ProduceRequest, ProduceResponse};
 use gracchus_kafka_proto::{ErrorCode, Records};
 use gracchus_log::AppendOrigin;
+use gracchus_log::tail::KEPT_AS_IT_CAME;
 use gracchus_record::validate::{Fault, check_request};
 use tokio::time::Instant;
 
@@ -26,6 +28,9 @@ use crate::replica::{AppendFailure, AppendOutcome, Partition};
 const ADMIN_CLIENT_ID: &str = "__admin_client";
 /// Versions from which the answer names the leader, where it is another (KIP-951).
 const LEADER_HINTS_FROM: i16 = 10;
+/// A batch that the log's tail may keep as it came has at least this part of its frame, or is copied: it would keep the
+/// whole of it in memory.
+const SHARE: usize = 4;
 
 /// A partition that was appended to with acks=all: where its answer stands, and what has to be replicated.
 struct Wait {
@@ -130,7 +135,7 @@ fn append(
     if cluster.partition(topic, partition).is_none() {
         return Err(ErrorCode::UnknownTopicOrPartition.into());
     }
-    let records = records
+    let mut records = records
         .and_then(|records| records.as_bytes())
         .unwrap_or_default();
     check_request(ctx.api_version, &records).map_err(|refused| code_of(refused.fault))?;
@@ -149,6 +154,9 @@ fn append(
             message: Some(message.to_owned()),
             ..ErrorCode::NotEnoughReplicas.into()
         });
+    }
+    if records.len() >= KEPT_AS_IT_CAME && records.len() < ctx.frame_len / SHARE {
+        records = Bytes::copy_from_slice(&records);
     }
     let origin = AppendOrigin::Client;
     replicas.append(topic, partition, records, acks == -1, origin, now_ms())

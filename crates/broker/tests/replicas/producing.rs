@@ -1,12 +1,16 @@
 //! Produce.
 
 use bytes::{Bytes, BytesMut};
+use gracchus_broker::api::produce;
+use gracchus_broker::context::RequestContext;
 use gracchus_broker::net::Outcome;
-use gracchus_kafka_proto::ErrorCode;
 use gracchus_kafka_proto::messages::ProduceRequest;
+use gracchus_kafka_proto::{ApiKey, ErrorCode};
 use gracchus_record::{BatchBuilder, Codec};
 
-use crate::rig::{ME, Rig, TOPIC_ID, batch, build, error, produce_request, produced, values};
+use crate::rig::{
+    ME, Rig, TOPIC_ID, batch, build, context, error, produce_request, produced, values,
+};
 
 #[tokio::test]
 async fn offsets_are_given_in_order() {
@@ -23,6 +27,30 @@ async fn offsets_are_given_in_order() {
     let read = rig.fetch(11, "t", 1).await;
     let expected = [(0, "a"), (1, "b"), (2, "c")].map(|(o, v)| (o, v.to_owned()));
     assert_eq!(values(&read), expected);
+}
+
+/// What the tail keeps as it came is most of what it holds in memory.
+#[tokio::test]
+async fn a_small_part_of_a_large_frame_does_not_keep_the_frame() {
+    let rig = Rig::leading();
+    // somebody reads at the end
+    rig.fetch(11, "t", 0).await;
+    let records = batch(&["x".repeat(400_000).as_str()]);
+    for (frame_len, is_free) in [(records.len() + 100, false), (4 << 20, true)] {
+        let mut frame = BytesMut::from(&records[..]);
+        frame.resize(frame_len, 0);
+        let frame = frame.freeze();
+        let ctx = RequestContext {
+            frame_len,
+            ..context(ApiKey::Produce, 9)
+        };
+        let request = produce_request(1, "t", frame.slice(..records.len()));
+        let Outcome::Reply(_) = produce::answer(&rig.replicas, &ctx, request).await else {
+            panic!("no answer");
+        };
+        assert_eq!(frame.is_unique(), is_free, "{frame_len}");
+    }
+    assert_eq!(rig.high_watermark("t"), 2);
 }
 
 #[tokio::test]

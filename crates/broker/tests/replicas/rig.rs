@@ -257,6 +257,7 @@ pub fn context_of(key: ApiKey, version: i16, client: &str) -> RequestContext {
             client_software: parking_lot::Mutex::new(None),
         }),
         received: Instant::now(),
+        frame_len: 0,
     }
 }
 
