@@ -8,7 +8,9 @@ from servers import Cluster
 
 # Which program each file of tests calls; `cargo xtask test` says which are missing on this machine.
 CALLS = {
-    "test_kcat.py": {"kcat"},
+    "test_kcat.py": {"kcat", "java", "mvn"},
+    "test_loggers.py": {"java", "mvn"},
+    "test_zk_sasl.py": {"java", "mvn"},
     "test_java_tools.py": {"java", "mvn"},
     "test_own_tools.py": {"java", "mvn"},
     "test_java_clients.py": {"java", "javac", "mvn"},
