@@ -167,10 +167,15 @@ impl FrameReader {
         self.ahead.advance(4);
         let frame = self.ahead.split_to(len);
         if is_produce(&frame) {
-            frame.freeze()
-        } else {
-            Bytes::copy_from_slice(&frame)
+            return frame.freeze();
         }
+        let copy = Bytes::copy_from_slice(&frame);
+        drop(frame);
+        if self.ahead.is_empty() {
+            // its answer may be long in coming: a consumer waits for records most of its time
+            give_back(std::mem::take(&mut self.ahead));
+        }
+        copy
     }
 
     /// The next frame. Cancelling loses nothing only between frames, so callers cancel by closing. Frames that get a
@@ -350,6 +355,18 @@ mod tests {
                 sending.await.unwrap();
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_for_its_answer_holds_no_buffer() {
+        let fetch = framed(&[0, 1, 0, 12]);
+        let input = [&fetch[..], &fetch].concat();
+        let mut stream = &input[..];
+        let mut reader = FrameReader::new(100);
+        reader.next(&mut stream, None, || ()).await.unwrap();
+        assert!(reader.has_frame());
+        reader.next(&mut stream, None, || ()).await.unwrap();
+        assert_eq!(reader.ahead.capacity(), 0);
     }
 
     #[tokio::test]
