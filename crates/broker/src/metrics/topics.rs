@@ -74,7 +74,23 @@ impl TopicMetrics {
 #[derive(Debug, Default)]
 pub struct TopicRegistry {
     all: Arc<TopicCounters>,
-    topics: RwLock<HashMap<Arc<str>, Arc<TopicMetrics>>>,
+    topics: RwLock<Topics>,
+}
+
+#[derive(Debug, Default)]
+struct Topics {
+    by_name: HashMap<Arc<str>, Arc<TopicMetrics>>,
+    /// With so many the next look is due at which of them are gone, for nobody may ever ask for the figures.
+    look_at: usize,
+}
+
+impl Topics {
+    fn forget_gone(&mut self) {
+        // a hosted partition holds its topic's
+        self.by_name
+            .retain(|_, metrics| Arc::strong_count(metrics) > 1);
+        self.look_at = UNLOOKED.max(2 * self.by_name.len());
+    }
 }
 
 /// So many topics are kept without a look at which of them are gone.
@@ -83,7 +99,7 @@ const UNLOOKED: usize = 64;
 impl TopicRegistry {
     /// Of a topic that is hosted here.
     pub fn topic(&self, name: &Arc<str>) -> Arc<TopicMetrics> {
-        if let Some(known) = self.topics.read().get(name) {
+        if let Some(known) = self.topics.read().by_name.get(name) {
             return known.clone();
         }
         let fresh = || {
@@ -93,11 +109,11 @@ impl TopicRegistry {
             })
         };
         let mut topics = self.topics.write();
-        // where nobody asks for the figures, topics come and go all the same
-        if topics.len() == topics.capacity() && topics.len() >= UNLOOKED {
-            topics.retain(is_hosted);
+        if topics.by_name.len() >= topics.look_at {
+            topics.forget_gone();
         }
-        topics.entry(name.clone()).or_insert_with(fresh).clone()
+        let own = topics.by_name.entry(name.clone());
+        own.or_insert_with(fresh).clone()
     }
 
     /// Of all topics together, those included that are gone.
@@ -108,19 +124,15 @@ impl TopicRegistry {
     /// Those of which a partition is hosted, by name; the others' counters are forgotten.
     pub fn hosted(&self) -> Vec<(Arc<str>, Arc<TopicMetrics>)> {
         let mut topics = self.topics.write();
-        topics.retain(is_hosted);
+        topics.forget_gone();
         let mut hosted: Vec<_> = topics
+            .by_name
             .iter()
             .map(|(name, metrics)| (name.clone(), metrics.clone()))
             .collect();
         hosted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         hosted
     }
-}
-
-/// A hosted partition holds its topic's.
-fn is_hosted(_: &Arc<str>, metrics: &mut Arc<TopicMetrics>) -> bool {
-    Arc::strong_count(metrics) > 1
 }
 
 #[cfg(test)]
@@ -134,7 +146,7 @@ mod tests {
         for n in 0..10_000 {
             registry.topic(&format!("t{n}").into());
         }
-        assert!(registry.topics.read().len() < 200);
+        assert!(registry.topics.read().by_name.len() <= UNLOOKED);
         assert!(Arc::ptr_eq(&stays, &registry.topic(&"stays".into())));
     }
 
