@@ -152,7 +152,7 @@ async fn figures_of_the_cluster_are_the_controllers_alone() {
     for running in brokers {
         let patience = std::time::Duration::from_secs(60);
         let metadata = &running.broker.metadata;
-        let told = metadata.wait_until(patience, |s| s.topics.contains_key("t"));
+        let told = metadata.wait_until(patience, |s| (0..3).all(|p| s.partition("t", p).is_some()));
         assert!(told.await);
     }
     let figure = |name: &str| -> Vec<i64> {
