@@ -4,7 +4,7 @@ import pathlib
 import pytest
 
 from brokers import Brokers
-from servers import Cluster
+from servers import Cluster, wait_for
 
 # Which program each file of tests calls; `cargo xtask test` says which are missing on this machine.
 CALLS = {
@@ -33,6 +33,9 @@ def pytest_ignore_collect(collection_path):
 def cluster(tmp_path_factory):
     """One server shared by the tests that only add topics and groups of their own."""
     c = Cluster(tmp_path_factory.mktemp("cluster")).start()
+    if c.target == "gracchus":
+        # its port opens earlier
+        wait_for(lambda: "gracchus is ready" in c.log_text(), "the server's own word")
     yield c
     c.remove()
 

@@ -1,5 +1,7 @@
 """kazoo and its recipes against the coordination server."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -166,16 +168,29 @@ def test_queue_counter_barrier_party_and_lease(connect, root):
     assert other.Barrier(root + "/barrier").wait(timeout=60)
 
 
-def test_session_expires_and_its_ephemerals_go(connect, root):
-    zk, other = connect(), connect(timeout=4)
+# a client that makes a node and falls silent when it is killed
+DOOMED = """
+import sys, time
+from kazoo.client import KazooClient
+zk = KazooClient(hosts=sys.argv[1], timeout=4)
+zk.start(timeout=60)
+zk.create(sys.argv[2], ephemeral=True)
+print("made", flush=True)
+time.sleep(3600)
+"""
+
+
+def test_session_expires_and_its_ephemerals_go(connect, cluster, root):
+    zk = connect()
     zk.create(root)
-    other.create(root + "/e", ephemeral=True)
-    gone = threading.Event()
-    zk.exists(root + "/e", watch=lambda e: gone.set())
-    states = []
-    other.add_listener(states.append)
-    other._connection._socket.close()   # the client falls silent without closing its session ...
-    other._connection.stop()            # ... and does not come back
+    doomed = subprocess.Popen([sys.executable, "-c", DOOMED, cluster.zookeeper, root + "/e"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert doomed.stdout.readline() == "made\n"
+        gone = threading.Event()
+        assert zk.exists(root + "/e", watch=lambda e: gone.set())
+    finally:
+        doomed.kill()
+        doomed.communicate()
     assert gone.wait(60)
     assert zk.exists(root + "/e") is None
 
