@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use gracchus_kafka_proto::ErrorCode;
+use gracchus_registry::ZnodeError;
 use gracchus_registry::json::{IsrChange, LogDirEvent};
 use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkOp, ZkReply, ZkResult};
 use gracchus_registry::paths;
@@ -12,11 +13,18 @@ use crate::leaders::Strategy;
 use crate::machine::Controller;
 use crate::takeover::{children, leader_isr};
 
-fn data(result: &ZkResult) -> Option<&[u8]> {
-    match result {
-        Ok(ZkReply::Data { data, .. }) => data.as_deref(),
-        _ => None,
-    }
+/// What a notice says; one that can't be read is named, for it is taken away like the others.
+fn content<T>(
+    (path, result): &(String, ZkResult),
+    parse: fn(&[u8]) -> Result<T, ZnodeError>,
+) -> Option<T> {
+    let Ok(ZkReply::Data { data, .. }) = result else {
+        return None;
+    };
+    let content = parse(data.as_deref().unwrap_or_default());
+    content
+        .inspect_err(|error| tracing::error!("the notice {path} can't be read ({error}); removed"))
+        .ok()
 }
 
 impl Controller {
@@ -25,7 +33,7 @@ impl Controller {
         &mut self,
         parent: &'static str,
         path_of: fn(&str) -> String,
-        handle: impl FnOnce(&mut Controller, Vec<ZkResult>) + Send + 'static,
+        handle: impl FnOnce(&mut Controller, Vec<(String, ZkResult)>) + Send + 'static,
     ) {
         self.zk(
             vec![ZkOp::children_and_watch(parent)],
@@ -38,18 +46,19 @@ impl Controller {
                 me.zk(reads, move |me, results| {
                     let fence = me.fence();
                     let deletes = notices
-                        .into_iter()
+                        .iter()
                         .map(|path| {
                             ZkOp::fenced(
                                 fence,
                                 MultiStep::Delete {
-                                    path,
+                                    path: path.clone(),
                                     version: ANY_VERSION,
                                 },
                             )
                         })
                         .collect();
-                    me.zk_fenced(deletes, move |me, _| handle(me, results));
+                    let read = notices.into_iter().zip(results).collect();
+                    me.zk_fenced(deletes, move |me, _| handle(me, read));
                 });
             },
         );
@@ -60,11 +69,10 @@ impl Controller {
         self.notices(
             paths::ISR_CHANGE_NOTIFICATION,
             paths::isr_change,
-            |me, results| {
-                let named: BTreeSet<PartitionKey> = results
+            |me, notices| {
+                let named: BTreeSet<PartitionKey> = notices
                     .iter()
-                    .filter_map(data)
-                    .filter_map(|d| IsrChange::parse(d).ok())
+                    .filter_map(|notice| content(notice, IsrChange::parse))
                     .flat_map(|c| c.partitions)
                     .map(|p| PartitionKey::new(&p.topic, p.partition))
                     .filter(|key| me.cx.partition(key).is_some())
@@ -95,11 +103,10 @@ impl Controller {
         self.notices(
             paths::LOG_DIR_EVENT_NOTIFICATION,
             paths::log_dir_event,
-            |me, results| {
-                let brokers: BTreeSet<i32> = results
+            |me, notices| {
+                let brokers: BTreeSet<i32> = notices
                     .iter()
-                    .filter_map(data)
-                    .filter_map(|d| LogDirEvent::parse(d).ok())
+                    .filter_map(|notice| content(notice, LogDirEvent::parse))
                     .map(|e| e.broker_id)
                     .collect();
                 for broker in brokers {

@@ -29,8 +29,14 @@ impl Controller {
             let Some(Ok(ZkReply::Data { data, .. })) = results.get(1) else {
                 return;
             };
-            let named =
-                PreferredElection::parse(data.as_deref().unwrap_or_default()).unwrap_or_default();
+            let named = PreferredElection::parse(data.as_deref().unwrap_or_default());
+            let named = named.unwrap_or_else(|error| {
+                tracing::error!(
+                    "{} can't be read ({error}); removed, nothing is elected",
+                    paths::PREFERRED_REPLICA_ELECTION
+                );
+                PreferredElection::default()
+            });
             let keys = named
                 .partitions
                 .iter()

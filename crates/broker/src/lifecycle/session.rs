@@ -23,6 +23,11 @@ pub fn start(
 ) {
     let owner = broker.clone();
     let broker = broker.clone();
+    let node = paths::broker(broker.identity.broker_id);
+    beside(
+        &broker,
+        keep_registration(broker.clone(), own.clone(), status.clone()),
+    );
     owner.spawn_vital("the keeper of the ZooKeeper session", async move {
         loop {
             let event = tokio::select! {
@@ -34,20 +39,16 @@ pub fn start(
             match event {
                 ZkEvent::Watch(watch) if watch.path == paths::CONFIG_CHANGES => broker.config_changes.notify_one(),
                 ZkEvent::Watch(watch) if watch.path == paths::FEATURE => broker.read_features().await,
+                ZkEvent::Watch(watch) if watch.path == node => {
+                    beside(&broker, keep_registration(broker.clone(), own.clone(), status.clone()));
+                }
                 ZkEvent::Watch(_) => {}
                 ZkEvent::Session(SessionState::Connected { session_id, new: true }) => {
                     tracing::info!("new ZooKeeper session 0x{session_id:x}: registering again");
                     if let Some(session) = broker.registry.zk().session() {
                         zookeeper::keep_session(&session_file, &connect, &session);
                     }
-                    // beside this loop: registering may have to wait, and needs no event of this queue
-                    let (broker, own, status) = (broker.clone(), own.clone(), status.clone());
-                    broker.tasks.clone().spawn(async move {
-                        tokio::select! {
-                            () = broker.shutdown.cancelled() => {}
-                            () = register_again(&broker, &own, &status) => {}
-                        }
-                    });
+                    beside(&broker, register_again(broker.clone(), own.clone(), status.clone()));
                 }
                 ZkEvent::Session(SessionState::Connected { .. }) => tracing::info!("connected to ZooKeeper again, same session"),
                 ZkEvent::Session(SessionState::Disconnected) => {
@@ -73,15 +74,37 @@ pub fn start(
     });
 }
 
-async fn register_again(broker: &Arc<Broker>, own: &BrokerRegistration, status: &Arc<Status>) {
+/// Beside the loop of events: registering may have to wait, and needs none of them.
+fn beside(broker: &Arc<Broker>, work: impl Future<Output = ()> + Send + 'static) {
+    let shutdown = broker.shutdown.clone();
+    broker.tasks.spawn(async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = work => {}
+        }
+    });
+}
+
+/// Watches the own registration. If somebody deletes it while the session lives, the broker registers again; Kafka's stays
+/// out of the cluster until it is restarted.
+async fn keep_registration(broker: Arc<Broker>, own: BrokerRegistration, status: Arc<Status>) {
+    let node = paths::broker(broker.identity.broker_id);
+    // an error is a lost session, after which the broker registers anyway
+    if let Ok(None) = broker.registry.zk().exists(&node, true).await {
+        tracing::warn!("{node} was deleted by somebody else; registering again");
+        register_again(broker, own, status).await;
+    }
+}
+
+async fn register_again(broker: Arc<Broker>, own: BrokerRegistration, status: Arc<Status>) {
     let timeout = Duration::from_millis(
         u64::try_from(broker.registry.zk().negotiated_timeout_ms()).unwrap_or(0),
     );
     let id = broker.identity.broker_id;
-    let mut own = own.clone();
+    let mut own = own;
     own.timestamp_ms = crate::clock::now_ms();
     loop {
-        match registration::register(&broker.registry, id, &own, timeout, status).await {
+        match registration::register(&broker.registry, id, &own, timeout, &status).await {
             Ok(epoch) => {
                 broker.identity.set_broker_epoch(epoch);
                 tracing::info!("registered again as broker {id}, broker epoch {epoch}");
@@ -89,7 +112,10 @@ async fn register_again(broker: &Arc<Broker>, own: &BrokerRegistration, status: 
                 broker.controller.registered(epoch).await;
                 broker.config_changes.notify_one();
                 broker.read_features().await;
-                return;
+                let node = paths::broker(id);
+                if !matches!(broker.registry.zk().exists(&node, true).await, Ok(None)) {
+                    return;
+                }
             }
             Err(error) => {
                 tracing::error!("cannot register again: {error}");

@@ -156,17 +156,26 @@ impl Controller {
             ZkOp::get(paths::REASSIGN_PARTITIONS),
         ];
         self.zk(ops, |me, results| {
-            let Some(Ok(ZkReply::Data { data, .. })) = results.get(1) else {
+            let Some(Ok(ZkReply::Data { data, stat })) = results.get(1) else {
                 return then(me);
             };
             let requested = match ReassignPartitions::parse(data.as_deref().unwrap_or_default()) {
                 Ok(requested) => requested,
                 Err(error) => {
                     tracing::error!(
-                        "{} can't be read ({error}); it is ignored: delete it, or write it anew",
+                        "{} can't be read ({error}); removed, nothing is moved: write it anew",
                         paths::REASSIGN_PARTITIONS
                     );
-                    return then(me);
+                    // left there, as Kafka leaves it, it would keep every later request out
+                    let step = MultiStep::Delete {
+                        path: paths::REASSIGN_PARTITIONS.to_owned(),
+                        version: stat.version,
+                    };
+                    let ops = vec![
+                        ZkOp::fenced(me.fence(), step),
+                        ZkOp::exists_and_watch(paths::REASSIGN_PARTITIONS),
+                    ];
+                    return me.zk_fenced(ops, |me, _| then(me));
                 }
             };
             let mut moves = Moves::new();
