@@ -268,8 +268,12 @@ def test_zookeeper_with_the_sample_configuration_and_the_prometheus_provider(tmp
     p = Process([BINARY, "zookeeper", str(zoo)], tmp_path / "log")
     try:
         wait_for(lambda: listens(port) and listens(metrics), "the server")
-        with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=60) as answer:
-            assert "znode_count" in answer.read().decode()
+
+        def figures():
+            with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=60) as answer:
+                return answer.read().decode()
+        # both ports are open a moment before there is something to tell
+        wait_for(lambda: "znode_count" in figures(), "the figures")
     finally:
         assert p.stop() == 0
     warnings = [line for line in p.text().splitlines() if "WARN" in line and "may be gone after a restart" not in line]
