@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -10,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from servers import BINARY, Process, free_port, listens, wait_for
+from wire import Connection
 
 RECORDS = [b"record %d" % n for n in range(100)]
 GROUP = "survivors"
@@ -73,15 +75,21 @@ def test_one_process_gets_its_topics_back(own_cluster):
 
 
 @pytest.fixture
-def coordination(tmp_path):
-    """A coordination server alone; its address."""
+def coordination_server(tmp_path):
+    """A coordination server alone: its address and its process."""
     port = free_port()
     zoo = tmp_path / "zoo.cfg"
     zoo.write_text(f"dataDir={tmp_path}/zookeeper\nclientPort={port}\nclientPortAddress=127.0.0.1\n")
     p = Process([BINARY, "zookeeper", str(zoo)], tmp_path / "zookeeper.log")
     wait_for(lambda: listens(port), "the coordination server")
-    yield f"127.0.0.1:{port}"
+    yield f"127.0.0.1:{port}", p
     p.stop()
+
+
+@pytest.fixture
+def coordination(coordination_server):
+    """The address alone."""
+    return coordination_server[0]
 
 
 def broker(tmp_path, zookeeper, *flags, **keys):
@@ -122,3 +130,22 @@ def test_a_new_zookeeper_with_a_cluster_id_of_its_own(tmp_path, coordination):
     assert adopted.stop() == 0
     said = ended(broker(tmp_path, coordination, "--adopt-cluster-id", **{"log.dirs": tmp_path / "first"}))
     assert "is new" not in said and new_id in said and "AAAAAAAAAAAAAAAAAAAAAA" in said and "meta.properties" in said, said
+
+
+def test_a_controller_that_waits_for_zookeeper_says_so(tmp_path, coordination_server):
+    """The server stands still with its connections open: what the controller works on, and what waits behind it, is told."""
+    address, zookeeper = coordination_server
+    p = broker(tmp_path, address, **{"log.dirs": tmp_path / "logs"})
+    wait_for(lambda: "is ready" in p.text(), "the broker")
+    port = int(re.search(r"127\.0\.0\.1:(\d+)", next(tmp_path.glob("server-*.properties")).read_text()).group(1))
+    number, epoch = re.search(r"registered as broker (\d+), broker epoch (\d+)", p.text()).groups()
+    with Connection(port) as client:
+        zookeeper.send(signal.SIGSTOP)
+        try:
+            client.send("AllocateProducerIds", 0, BrokerId=int(number), BrokerEpoch=int(epoch))
+            told = r"the controller has waited \d+ s for ZooKeeper with a block of producer ids; \d+ more events wait behind it"
+            wait_for(lambda: re.search(told, p.text()), "the line")
+        finally:
+            zookeeper.send(signal.SIGCONT)
+        assert client.receive("AllocateProducerIds", 0)["ErrorCode"] == 0
+    assert p.stop() == 0

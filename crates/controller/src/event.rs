@@ -113,6 +113,38 @@ pub(crate) enum Watched {
 }
 
 impl Event {
+    /// What it is, for log lines.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::Registered | Event::Timer(Timer::Reelect) | Event::ControllerChanged => {
+                "an election"
+            }
+            Event::SessionExpired => "a lost session",
+            Event::ZkResult { .. } => "ZooKeeper's answers",
+            Event::Timer(Timer::Balance { .. }) => "the balance of leaders",
+            Event::BrokersChanged => "brokers that came or went",
+            Event::BrokerModified(_) => "a changed registration",
+            Event::TopicsChanged => "topics that came or went",
+            Event::TopicModified(_) => "a changed topic",
+            Event::DeletionsRequested => "topics to delete",
+            Event::IsrNotices => "notices of ISR changes",
+            Event::LogDirNotices => "notices of failed log directories",
+            Event::PreferredElectionRequested | Event::ElectLeaders { .. } => "elections asked for",
+            Event::ReassignmentRequested | Event::AlterReassignments { .. } => {
+                "reassignments asked for"
+            }
+            Event::ListReassignments { .. } => "a list of reassignments",
+            Event::StopReplicaAnswered { .. } => "a broker's answer to StopReplica",
+            Event::LeaderAndIsrAnswered { .. } => "a broker's answer to LeaderAndIsr",
+            Event::RequestsDropped { .. } => "a broker that took no requests",
+            Event::AlterPartition { .. } => "an AlterPartition request",
+            Event::AllocateProducerIds { .. } => "a block of producer ids",
+            Event::ControlledShutdown { .. } => "a broker's controlled shutdown",
+            Event::UncleanElectionEnabled { .. } => "unclean elections newly allowed",
+            Event::Stop => "the stop",
+        }
+    }
+
     /// For a watch event, what it is about: one that waits covers later ones, since it is read only when its turn comes.
     pub(crate) fn watched(&self) -> Option<Watched> {
         Some(match self {

@@ -64,6 +64,8 @@ pub struct Controller {
     /// The API event being worked on, and its answer should the term end first.
     serving: Option<(u64, ApiResult)>,
     queue: VecDeque<Event>,
+    /// The event worked on last.
+    at_work_on: &'static str,
     /// What the watch events in the queue are about.
     waiting: HashSet<Watched>,
     pending: Option<(u64, Continuation)>,
@@ -96,6 +98,7 @@ impl Controller {
             is_resting: false,
             serving: None,
             queue: VecDeque::new(),
+            at_work_on: "nothing",
             waiting: HashSet::new(),
             pending: None,
             next_token: 1,
@@ -115,6 +118,12 @@ impl Controller {
     /// The event waits for ZooKeeper.
     pub fn is_waiting(&self) -> bool {
         self.pending.is_some()
+    }
+
+    /// The event that waits for ZooKeeper, and how many wait behind it.
+    pub fn waits_with(&self) -> Option<(&'static str, usize)> {
+        self.is_waiting()
+            .then_some((self.at_work_on, self.queue.len()))
     }
 
     /// Changes of the broker's dynamic configuration.
@@ -157,6 +166,7 @@ impl Controller {
 
     fn process(&mut self, event: Event) {
         self.serving = refusal(&event);
+        self.at_work_on = event.name();
         match event {
             Event::Registered => {
                 self.is_candidate = true;

@@ -76,6 +76,23 @@ fn notices_of_the_last_term_are_deleted_unread() {
 }
 
 #[test]
+fn what_waits_for_zookeeper_has_a_name() {
+    let mut h = Harness::new();
+    h.start(config(1));
+    h.members
+        .get_mut(&1)
+        .unwrap()
+        .controller
+        .step(Event::Registered, 0);
+    let controller = &mut h.members.get_mut(&1).unwrap().controller;
+    assert_eq!(controller.waits_with(), Some(("an election", 0)));
+    controller.step(Event::TopicsChanged, 0);
+    assert_eq!(controller.waits_with(), Some(("an election", 1)));
+    controller.step(Event::SessionExpired, 0);
+    assert_eq!(controller.waits_with(), None);
+}
+
+#[test]
 fn an_election_whose_answer_was_lost_is_won_all_the_same() {
     let mut h = Harness::new();
     h.election_answer_is_lost = true;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gracchus_controller::{Action, ApiResult, Controller, Event};
 use gracchus_kafka_proto::Uuid;
@@ -14,6 +14,9 @@ use super::{ControllerShell, Input, settings};
 use crate::broker::Broker;
 use crate::clock::now_ms;
 
+/// An event that waits for ZooKeeper longer than this is named, and then every so often.
+const LONG: Duration = Duration::from_secs(10);
+
 pub(super) struct Task {
     broker: Arc<Broker>,
     shell: Arc<ControllerShell>,
@@ -22,6 +25,8 @@ pub(super) struct Task {
     links: HashMap<i32, Link>,
     open: HashMap<u64, oneshot::Sender<ApiResult>>,
     next_token: u64,
+    /// Since when the same event waits for ZooKeeper.
+    waits_since: Option<Instant>,
 }
 
 impl Task {
@@ -39,14 +44,20 @@ impl Task {
             links: HashMap::new(),
             open: HashMap::new(),
             next_token: 1,
+            waits_since: None,
         }
     }
 
     pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
+        let mut watchdog = tokio::time::interval(LONG);
         loop {
             let input = tokio::select! {
                 () = self.broker.shutdown.cancelled() => return,
                 input = inputs.recv() => input,
+                _ = watchdog.tick() => {
+                    self.tell_of_a_long_wait();
+                    continue;
+                }
             };
             let event = match input {
                 None => return,
@@ -68,6 +79,24 @@ impl Task {
                     }
                 }
             }
+            if !self.controller.is_waiting() {
+                self.waits_since = None;
+            } else if self.waits_since.is_none() {
+                self.waits_since = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Nothing else would show that the controller stands still, for instance while ZooKeeper is gone.
+    fn tell_of_a_long_wait(&self) {
+        let waited = self.waits_since.map_or(Duration::ZERO, |at| at.elapsed());
+        if waited >= LONG
+            && let Some((event, behind)) = self.controller.waits_with()
+        {
+            tracing::warn!(
+                "the controller has waited {} s for ZooKeeper with {event}; {behind} more events wait behind it",
+                waited.as_secs()
+            );
         }
     }
 

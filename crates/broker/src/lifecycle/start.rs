@@ -135,7 +135,11 @@ async fn identify(
     .await??;
 
     // ZooKeeper and who we are there
-    let zk_config = zookeeper::zk_config(&loaded, &format!("broker {}", config.broker_id))?;
+    let name = match config.broker_id {
+        ..0 => "a broker without an id yet".to_owned(),
+        id => format!("broker {id}"),
+    };
+    let zk_config = zookeeper::zk_config(&loaded, &name)?;
     let connect = config.zookeeper_connect.clone().unwrap_or_default();
     let session_file = zookeeper::session_file(data_dirs.first().map_or(Path::new("."), |d| d));
     let left = zookeeper::kept_session(&session_file, &connect);
