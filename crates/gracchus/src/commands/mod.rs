@@ -3,6 +3,7 @@
 mod broker;
 mod check_config;
 mod console;
+mod figures;
 mod start;
 mod zookeeper;
 
@@ -70,10 +71,10 @@ struct StartArgs {
     /// Where everything is kept
     #[arg(long, value_name = "DIR", default_value = "./gracchus-data")]
     data: PathBuf,
-    /// Brokers in this process
+    /// Brokers in this process, 1 to 9
     #[arg(long, value_name = "N", default_value_t = 1)]
-    brokers: u32,
-    /// Kafka clients connect here
+    brokers: u16,
+    /// Kafka clients connect here; further brokers listen on the ports above
     #[arg(long, value_name = "PORT", default_value_t = 9092)]
     kafka_port: u16,
     /// ZooKeeper clients connect here

@@ -1,0 +1,119 @@
+"""`gracchus start --brokers 3`: a cluster in one process."""
+
+import json
+import pathlib
+import re
+import urllib.request
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from servers import BINARY, Process, free_port, run, wait_for
+
+QUIET = {"log_level": 0}
+
+
+class Brokers:
+    """Three ports in a row, which `free_port` gives one by one."""
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        ports = [free_port()]
+        while ports[-3:] != list(range(ports[-1] - 2, ports[-1] + 1)):
+            ports.append(free_port())
+        self.ports = ports[-3:]
+        self.zookeeper_port, self.console_port = free_port(), free_port()
+        self.starts, self.process = 0, None
+
+    def start(self, brokers=3):
+        self.starts += 1
+        self.process = Process(
+            [str(arg) for arg in (BINARY, "start", "--brokers", brokers, "--data", self.directory / "data", "--kafka-port", self.ports[0],
+             "--zookeeper-port", self.zookeeper_port, "--console-port", self.console_port)],
+            self.directory / f"gracchus-{self.starts}.log")
+        wait_for(lambda: "gracchus is ready." in self.process.text() or not self.process.alive(), "the brokers")
+        assert self.process.alive(), self.process.text()[-3000:]
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports[:brokers])
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+
+    def console(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.console_port}{path}", timeout=60) as answer:
+            return answer.read().decode()
+
+    def isr(self, topic):
+        partitions = self.admin.list_topics(topic, timeout=60).topics[topic].partitions
+        return [sorted(p.isrs) for p in partitions.values()]
+
+    def write(self, topic, values):
+        errors = []
+        p = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", **QUIET})
+        for value in values:
+            p.produce(topic, value, partition=0, on_delivery=lambda e, _: e and errors.append(e))
+        assert p.flush(60) == 0 and not errors, errors
+
+    def read(self, topic, count):
+        c = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "g", "enable.auto.commit": False, **QUIET})
+        c.assign([TopicPartition(topic, 0, 0)])
+        found = []
+        while len(found) < count:
+            found += [m.value() for m in c.consume(count - len(found), 60)]
+        c.close()
+        return found
+
+
+@pytest.fixture
+def brokers(tmp_path):
+    b = Brokers(tmp_path)
+    yield b
+    if b.process and b.process.alive():
+        b.process.kill()
+
+
+def test_three_brokers_are_a_cluster(brokers):
+    brokers.start()
+    assert brokers.bootstrap in brokers.process.text()
+    parts = json.loads(brokers.console("/health"))["parts"]
+    assert [(p["part"], p["ready"]) for p in parts] == [("zookeeper", True)] + [(f"broker {n}", True) for n in range(3)]
+    # three replicas without being asked for
+    brokers.admin.create_topics([NewTopic("t", 1, -1)])["t"].result(60)
+    wait_for(lambda: brokers.isr("t") == [[0, 1, 2]], "all replicas in sync")
+    values = [b"%d" % n for n in range(100)]
+    brokers.write("t", values)
+    figures = brokers.console("/metrics")
+    active = re.findall(r'^kafka_controller_kafkacontroller_activecontrollercount\{broker="(\d)"\} (\d)$', figures, re.M)
+    assert sorted(broker for broker, _ in active) == ["0", "1", "2"] and sorted(n for _, n in active) == ["0", "0", "1"]
+    heads = re.findall(r"^# TYPE (\S+)", figures, re.M)
+    assert len(heads) == len(set(heads)), "each figure stands in one place"
+
+    assert brokers.process.stop() == 0
+    brokers.start()
+    wait_for(lambda: brokers.isr("t") == [[0, 1, 2]], "all replicas in sync after a stop")
+    brokers.process.kill()
+    brokers.start()
+    wait_for(lambda: brokers.isr("t") == [[0, 1, 2]], "all replicas in sync after a kill")
+    assert brokers.read("t", 100) == values
+
+
+def test_one_broker_becomes_three(brokers):
+    brokers.start(1)
+    brokers.admin.create_topics([NewTopic("t", 1, -1)])["t"].result(60)
+    brokers.write("t", [b"first"])
+    assert brokers.process.stop() == 0
+    brokers.start(3)
+    assert brokers.read("t", 1) == [b"first"]
+    brokers.admin.create_topics([NewTopic("u", 1, 3)])["u"].result(60)
+    brokers.write("u", [b"second"])
+    assert brokers.read("u", 1) == [b"second"]
+
+
+@pytest.mark.parametrize("args, said", [
+    (["--brokers", "0"], "from 1 to 9"), (["--brokers", "10"], "from 1 to 9"),
+    (["--brokers", "2", "--config", "broker.id=7"], "each broker has its own"),
+    (["--brokers", "2", "--config", "log.dirs=/nowhere"], "each broker has its own"),
+    (["--brokers", "2", "--adopt-cluster-id", "--adopt-topics"], "one broker alone"),
+    (["--brokers", "9", "--kafka-port", "65530"], "65535")])
+def test_what_several_brokers_exclude(tmp_path, args, said):
+    done = run([BINARY, "start", "--data", tmp_path / "data", *args], check=False)
+    assert done.returncode == 1 and said in done.stderr
+    assert not (tmp_path / "data").exists()
