@@ -26,7 +26,8 @@ def own(cluster):
 def both(cluster, own):
     """Runs a tool of each kind with the same arguments and compares what they print, as sets of lines."""
     java = {"topics": "kafka-topics", "groups": "kafka-consumer-groups", "configs": "kafka-configs", "offsets": "kafka-get-offsets",
-            "log-dirs": "kafka-log-dirs", "api-versions": "kafka-broker-api-versions", "delete-records": "kafka-delete-records"}
+            "log-dirs": "kafka-log-dirs", "api-versions": "kafka-broker-api-versions", "delete-records": "kafka-delete-records",
+            "elect": "kafka-leader-election"}
 
     def call(tool, *args, same=True):
         ours = own(tool, *args, check=False)
@@ -239,3 +240,25 @@ def test_a_silent_server_is_given_up_in_the_time_given(own_cluster, group):
     done = subprocess.run(consume, capture_output=True, text=True, timeout=120)
     assert done.stderr.splitlines() == ["ERROR Error processing message, terminating consumer process: TimeoutException",
                                         "Processed a total of 0 messages"]
+
+
+def test_elections_as_kafkas_tool_prints_them(own, both, topic, tmp_path):
+    own("topics", "--create", "--topic", topic, "--partitions", "2")
+    wait_for(lambda: "PartitionCount: 2" in own("topics", "--describe", "--topic", topic, check=False).stdout, "the topic")
+    one = ("--topic", topic, "--partition", "0")
+    for kind in ("preferred", "UNCLEAN"):
+        said = both("elect", "--election-type", kind, *one)
+        assert said == f"Valid replica already elected for partitions {topic}-0\n"
+    both("elect", "--election-type", "preferred", "--all-topic-partitions")
+    both("elect", "--election-type", "preferred", "--topic", topic, "--partition", "9")
+    both("elect", "--election-type", "preferred", "--topic", topic + "-none", "--partition", "0")
+    file = tmp_path / "partitions.json"
+    for partitions in ([(topic, 1)], [(topic, 1), (topic + "-none", 0)], [(topic, 1), (topic, 1)]):
+        file.write_text(json.dumps({"partitions": [{"topic": t, "partition": p} for t, p in partitions]}))
+        both("elect", "--election-type", "preferred", "--path-to-json-file", file)
+    file.write_text("{}")
+    both("elect", "--election-type", "preferred", "--path-to-json-file", file)
+    for wrong in (["--topic", topic], one + ("--all-topic-partitions",), ["--partition", "0"], []):
+        both("elect", "--election-type", "preferred", *wrong)
+    both("elect", *one)
+    both("elect", "--election-type", "best", *one)

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from servers import BINARY, Process, free_port, run, wait_for
+from servers import BINARY, Process, free_port, gracchus, run, wait_for
+from wire import Connection
 
 QUIET = {"log_level": 0}
 
@@ -26,11 +27,11 @@ class Brokers:
         self.zookeeper_port, self.console_port = free_port(), free_port()
         self.starts, self.process = 0, None
 
-    def start(self, brokers=3):
+    def start(self, brokers=3, *options):
         self.starts += 1
         self.process = Process(
             [str(arg) for arg in (BINARY, "start", "--brokers", brokers, "--data", self.directory / "data", "--kafka-port", self.ports[0],
-             "--zookeeper-port", self.zookeeper_port, "--console-port", self.console_port)],
+             "--zookeeper-port", self.zookeeper_port, "--console-port", self.console_port, *options)],
             self.directory / f"gracchus-{self.starts}.log")
         wait_for(lambda: "gracchus is ready." in self.process.text() or not self.process.alive(), "the brokers")
         assert self.process.alive(), self.process.text()[-3000:]
@@ -105,6 +106,33 @@ def test_one_broker_becomes_three(brokers):
     brokers.admin.create_topics([NewTopic("u", 1, 3)])["u"].result(60)
     brokers.write("u", [b"second"])
     assert brokers.read("u", 1) == [b"second"]
+
+
+def test_leaders_are_elected_by_command(brokers):
+    brokers.start(3, "--config", "auto.leader.rebalance.enable=false")
+    brokers.admin.create_topics([NewTopic("t", 2, 3)])["t"].result(60)
+    wait_for(lambda: brokers.isr("t") == [[0, 1, 2]] * 2, "all replicas in sync")
+    leaders = {n: p.leader for n, p in brokers.admin.list_topics("t", timeout=60).topics["t"].partitions.items()}
+    # the same replicas in another order: the leader stays where it is, and is preferred no longer
+    wanted = {n: [r for r in range(3) if r != leader] + [leader] for n, leader in leaders.items()}
+
+    def reordered(port):
+        with Connection(port) as c:
+            answer = c.call("AlterPartitionReassignments", 0, TimeoutMs=60000, Topics=[{"Name": "t", "Partitions": [
+                {"PartitionIndex": n, "Replicas": replicas} for n, replicas in wanted.items()]}])
+            return answer["ErrorCode"] == 0
+    wait_for(lambda: any(reordered(port) for port in brokers.ports), "the controller")
+
+    def elect(*args):
+        return gracchus("elect", "--bootstrap-server", brokers.bootstrap, "--election-type", "preferred", *args).stdout
+    assert elect("--topic", "t", "--partition", "1") == "Successfully completed leader election (PREFERRED) for partitions t-1\n"
+    assert elect("--all-topic-partitions") == "Successfully completed leader election (PREFERRED) for partitions t-0\n"
+    assert elect("--topic", "t", "--partition", "0") == "Valid replica already elected for partitions t-0\n"
+
+    def moved():
+        partitions = brokers.admin.list_topics("t", timeout=60).topics["t"].partitions
+        return all(p.leader == wanted[n][0] for n, p in partitions.items())
+    wait_for(moved, "the new leaders in the metadata")
 
 
 @pytest.mark.parametrize("args, said", [

@@ -12,10 +12,11 @@ use gracchus_kafka_proto::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
 };
 use gracchus_kafka_proto::messages::delete_topics_request::DeleteTopicState;
+use gracchus_kafka_proto::messages::elect_leaders_request::TopicPartitions;
 use gracchus_kafka_proto::messages::metadata_response::MetadataResponseTopic;
 use gracchus_kafka_proto::messages::{
     CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    ListPartitionReassignmentsRequest,
+    ElectLeadersRequest, ListPartitionReassignmentsRequest,
 };
 use gracchus_kafka_proto::{ErrorCode, Uuid};
 use std::collections::BTreeMap;
@@ -260,6 +261,47 @@ impl Admin {
                         removing: p.removing_replicas,
                     },
                 );
+            }
+        }
+        Ok(out)
+    }
+
+    /// Has leaders elected: the preferred ones, or with `unclean` any live replica where none in sync is left. None: for all
+    /// partitions that need it. ELECTION_NOT_NEEDED tells of those that were named and don't.
+    pub async fn elect_leaders(
+        &self,
+        unclean: bool,
+        partitions: Option<&[TopicPartition]>,
+    ) -> Result<Each<TopicPartition, ()>, ClientError> {
+        let topics = partitions.map(|partitions| {
+            let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+            for tp in partitions {
+                topics.entry(&tp.topic).or_default().push(tp.partition);
+            }
+            let topics = topics
+                .into_iter()
+                .map(|(topic, partitions)| TopicPartitions {
+                    topic: topic.to_owned(),
+                    partitions,
+                    ..Default::default()
+                });
+            topics.collect()
+        });
+        let request = ElectLeadersRequest {
+            election_type: i8::from(unclean),
+            topic_partitions: topics,
+            timeout_ms: self.timeout_ms(),
+            ..Default::default()
+        };
+        let answer = self
+            .on_controller(&request, i16::MAX, |a| a.error_code)
+            .await?;
+        ClientError::check(answer.error_code, None)?;
+        let mut out = Vec::new();
+        for topic in answer.replica_election_results {
+            for p in topic.partition_result {
+                let result = ClientError::check(p.error_code, p.error_message.as_deref());
+                out.push((TopicPartition::new(&topic.topic, p.partition_id), result));
             }
         }
         Ok(out)

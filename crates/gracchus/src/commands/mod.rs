@@ -64,6 +64,8 @@ enum Command {
     ProducerPerf,
     /// Reads records and measures, as kafka-consumer-perf-test.sh
     ConsumerPerf,
+    /// Has leaders elected, as kafka-leader-election.sh
+    Elect,
 }
 
 #[derive(Debug, Args)]

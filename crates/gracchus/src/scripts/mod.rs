@@ -39,6 +39,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("kafka-delete-records", Script::Tool("delete-records")),
     ("kafka-dump-log", Script::Tool("dump-log")),
     ("kafka-get-offsets", Script::Tool("offsets")),
+    ("kafka-leader-election", Script::Tool("elect")),
     ("kafka-log-dirs", Script::Tool("log-dirs")),
     ("kafka-producer-perf-test", Script::Tool("producer-perf")),
     ("kafka-server-start", Script::Broker),

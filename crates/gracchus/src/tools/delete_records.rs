@@ -1,10 +1,10 @@
 //! `gracchus delete-records`, as `kafka-delete-records.sh`.
 
-use super::Failure;
 use super::arguments::{Format, connect, parse, print_json, properties};
+use super::{Failure, java_text};
 use clap::Parser;
+use gracchus_client::TopicPartition;
 use gracchus_client::admin::Admin;
-use gracchus_client::{ClientError, TopicPartition};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -119,14 +119,6 @@ async fn execute(o: &Options) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// As Java prints the exception.
-fn java_text(error: &ClientError) -> String {
-    match error.code() {
-        Some(code) => format!("org.apache.kafka.common.errors.{code:?}Exception: {error}"),
-        None => error.to_string(),
-    }
 }
 
 #[cfg(test)]

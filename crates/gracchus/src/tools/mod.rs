@@ -7,6 +7,7 @@ mod consume;
 mod consumer_perf;
 mod delete_records;
 mod dump_log;
+mod elect;
 mod groups;
 mod log_dirs;
 mod offsets;
@@ -60,6 +61,14 @@ fn exit_code(outcome: Result<(), Failure>) -> u8 {
     }
 }
 
+/// As Java prints the exception.
+fn java_text(error: &gracchus_client::ClientError) -> String {
+    match error.code() {
+        Some(code) => format!("org.apache.kafka.common.errors.{code:?}Exception: {error}"),
+        None => error.to_string(),
+    }
+}
+
 /// Their names.
 pub const TOOLS: &[&str] = &[
     "topics",
@@ -74,6 +83,7 @@ pub const TOOLS: &[&str] = &[
     "api-versions",
     "producer-perf",
     "consumer-perf",
+    "elect",
 ];
 
 /// Runs the tool of that name; None if there is none.
@@ -106,6 +116,7 @@ pub fn run(name: &str, arguments: &[String]) -> Option<ExitCode> {
             "api-versions" => api_versions::run(arguments).await,
             "producer-perf" => producer_perf::run(arguments).await,
             "consumer-perf" => consumer_perf::run(arguments).await,
+            "elect" => elect::run(arguments).await,
             _ => dump_log::run(arguments),
         }
     });
