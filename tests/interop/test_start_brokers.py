@@ -112,7 +112,12 @@ def test_leaders_are_elected_by_command(brokers):
     brokers.start(3, "--config", "auto.leader.rebalance.enable=false")
     brokers.admin.create_topics([NewTopic("t", 2, 3)])["t"].result(60)
     wait_for(lambda: brokers.isr("t") == [[0, 1, 2]] * 2, "all replicas in sync")
-    leaders = {n: p.leader for n, p in brokers.admin.list_topics("t", timeout=60).topics["t"].partitions.items()}
+
+    def led():
+        """Whichever broker answers, it may not have heard of the topic yet."""
+        leaders = {n: p.leader for n, p in brokers.admin.list_topics("t", timeout=60).topics["t"].partitions.items()}
+        return len(leaders) == 2 and min(leaders.values()) >= 0 and leaders
+    leaders = wait_for(led, "both leaders")
     # the same replicas in another order: the leader stays where it is, and is preferred no longer
     wanted = {n: [r for r in range(3) if r != leader] + [leader] for n, leader in leaders.items()}
 
@@ -120,7 +125,8 @@ def test_leaders_are_elected_by_command(brokers):
         with Connection(port) as c:
             answer = c.call("AlterPartitionReassignments", 0, TimeoutMs=60000, Topics=[{"Name": "t", "Partitions": [
                 {"PartitionIndex": n, "Replicas": replicas} for n, replicas in wanted.items()]}])
-            return answer["ErrorCode"] == 0
+            errors = [p["ErrorCode"] for t in answer["Responses"] for p in t["Partitions"]]
+            return answer["ErrorCode"] == 0 and errors == [0, 0]
     wait_for(lambda: any(reordered(port) for port in brokers.ports), "the controller")
 
     def elect(*args):
@@ -131,7 +137,7 @@ def test_leaders_are_elected_by_command(brokers):
 
     def moved():
         partitions = brokers.admin.list_topics("t", timeout=60).topics["t"].partitions
-        return all(p.leader == wanted[n][0] for n, p in partitions.items())
+        return len(partitions) == 2 and all(p.leader == wanted[n][0] for n, p in partitions.items())
     wait_for(moved, "the new leaders in the metadata")
 
 
