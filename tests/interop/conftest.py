@@ -11,6 +11,7 @@ CALLS = {
     "test_kcat.py": {"kcat", "java", "mvn"},
     "test_loggers.py": {"java", "mvn"},
     "test_zk_sasl.py": {"java", "mvn"},
+    "test_zk_tls.py": {"java", "mvn"},
     "test_java_tools.py": {"java", "mvn"},
     "test_own_tools.py": {"java", "mvn"},
     "test_java_clients.py": {"java", "javac", "mvn"},

@@ -1,6 +1,7 @@
 //! Access control: who a connection is, what a list grants, which lists may be set.
 
 use base64::Engine;
+use gracchus_security::tls;
 use gracchus_zk_proto::{Acl, Id, ZkError, perms};
 use sha1::{Digest, Sha1};
 use std::net::IpAddr;
@@ -134,12 +135,19 @@ pub fn digest_id(credentials: &[u8]) -> String {
     )
 }
 
-/// Makes a list that a client asks for ready to be stored: duplicates go, `auth` becomes the client's own ids. `sasl` ids
-/// are known only where the configuration has that provider.
+/// Schemes that only some servers know.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Schemes {
+    pub sasl: bool,
+    pub x509: bool,
+}
+
+/// Makes a list that a client asks for ready to be stored: duplicates go, `auth` becomes the client's own ids. `sasl` and
+/// `x509` ids are known only where the configuration has those providers.
 pub fn prepare(
     asked: Option<Vec<Acl>>,
     who: &Identity,
-    with_sasl: bool,
+    known: Schemes,
 ) -> Result<Vec<Acl>, ZkError> {
     let asked = asked.unwrap_or_default();
     if asked.is_empty() || asked.len() > MAX_ENTRIES {
@@ -156,7 +164,8 @@ pub fn prepare(
             "world" => acl.id.id == "anyone",
             "ip" => parse_network(&acl.id.id).is_some(),
             "digest" => acl.id.id.split(':').count() == 2,
-            "sasl" => with_sasl && !acl.id.id.is_empty(),
+            "sasl" => known.sasl && !acl.id.id.is_empty(),
+            "x509" => known.x509 && tls::is_name(&acl.id.id),
             "auth" => {
                 let own = who.ids.iter();
                 let own = own.filter(|id| matches!(id.scheme.as_str(), "digest" | "sasl" | "x509"));
@@ -230,19 +239,32 @@ mod tests {
     #[test]
     fn lists_to_store() {
         let mut me = who("127.0.0.1");
-        assert_eq!(prepare(None, &me, false), Err(ZkError::InvalidAcl));
-        assert_eq!(prepare(Some(vec![]), &me, false), Err(ZkError::InvalidAcl));
+        assert_eq!(
+            prepare(None, &me, Schemes::default()),
+            Err(ZkError::InvalidAcl)
+        );
+        assert_eq!(
+            prepare(Some(vec![]), &me, Schemes::default()),
+            Err(ZkError::InvalidAcl)
+        );
         let auth = Some(vec![Acl::new(31, "auth", "")]);
-        assert_eq!(prepare(auth.clone(), &me, false), Err(ZkError::InvalidAcl));
+        assert_eq!(
+            prepare(auth.clone(), &me, Schemes::default()),
+            Err(ZkError::InvalidAcl)
+        );
         me.add("digest", "a:b");
         assert_eq!(
-            prepare(auth, &me, false),
+            prepare(auth, &me, Schemes::default()),
             Ok(vec![Acl::new(31, "digest", "a:b")])
         );
         let twice = Some([Acl::open(), Acl::open()].concat());
-        assert_eq!(prepare(twice, &me, false), Ok(Acl::open()));
+        assert_eq!(prepare(twice, &me, Schemes::default()), Ok(Acl::open()));
         let sasl = Some(vec![Acl::new(31, "sasl", "u")]);
-        assert!(prepare(sasl, &me, true).is_ok());
+        let all = Schemes {
+            sasl: true,
+            x509: true,
+        };
+        assert!(prepare(sasl, &me, all).is_ok());
         for (scheme, id) in [
             ("world", "other"),
             ("ip", "1.2.3"),
@@ -251,7 +273,11 @@ mod tests {
             ("sasl", "u"),
         ] {
             assert_eq!(
-                prepare(Some(vec![Acl::new(31, scheme, id)]), &me, false),
+                prepare(
+                    Some(vec![Acl::new(31, scheme, id)]),
+                    &me,
+                    Schemes::default()
+                ),
                 Err(ZkError::InvalidAcl)
             );
         }

@@ -15,7 +15,6 @@ pub mod acl;
 pub mod path;
 
 pub mod prep;
-pub mod sasl;
 pub mod session;
 pub mod tree;
 pub mod watch;

@@ -11,6 +11,7 @@ use crate::store::StoreError;
 use crate::store::data_dir::DataDir;
 use crate::store::recovery::{self, Recovered};
 use crate::store::txn_log::TxnLog;
+use gracchus_security::tls::{self, TlsError};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -33,12 +34,14 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
-        "can't listen on {address} for ZooKeeper clients: {source}. Another server may use the port: stop it, or set clientPort (and clientPortAddress) to a free one."
+        "can't listen on {address} for ZooKeeper clients: {source}. Another server may use the port: stop it, or set clientPort (secureClientPort, and their addresses) to a free one."
     )]
     Listen {
         address: SocketAddr,
         source: io::Error,
     },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("can't start the coordination server's threads: {0}")]
     Thread(io::Error),
 }
@@ -58,7 +61,8 @@ pub enum Health {
 pub struct ZkServer {
     shared: Arc<Shared>,
     address: SocketAddr,
-    accepting: tokio::task::JoinHandle<()>,
+    secure_address: Option<SocketAddr>,
+    accepting: Vec<tokio::task::JoinHandle<()>>,
     committer: Option<JoinHandle<()>>,
 }
 
@@ -68,25 +72,41 @@ impl ZkServer {
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
-        // The port first: if it is taken, nothing on disk is touched. Early clients wait in its queue.
-        let listen = |source| StartError::Listen {
-            address: config.client_address,
-            source,
+        let tls = config.tls.as_ref().map(tls::server_config).transpose()?;
+        // The ports first: if one is taken, nothing on disk is touched. Early clients wait in its queue.
+        let backlog = config.listen_backlog.unwrap_or(LISTEN_BACKLOG);
+        let plain = config.serves_plain.then_some(config.client_address);
+        let plain = plain.map(|at| listen(at, backlog)).transpose()?;
+        let secure = config.secure_address.filter(|_| tls.is_some());
+        let secure = secure.map(|at| listen(at, backlog)).transpose()?;
+        let address = plain.as_ref().map(|(_, address)| *address);
+        let secure_address = secure.as_ref().map(|(_, address)| *address);
+        let Some(shown) = address.or(secure_address) else {
+            return Err(ConfigError::Missing("clientPort").into());
         };
-        let listener = listener::bind(
-            config.client_address,
-            config.listen_backlog.unwrap_or(LISTEN_BACKLOG),
-        )
-        .map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
-        let listener = TcpListener::from_std(listener).map_err(listen)?;
-        let (shared, committer) = tokio::task::spawn_blocking(move || open(config, address))
+        let (shared, committer) = tokio::task::spawn_blocking(move || open(config, shown))
             .await
             .map_err(|error| StartError::Thread(io::Error::other(error)))??;
-        let accepting = tokio::spawn(listener::accept(shared.clone(), listener));
+        let mut accepting = Vec::new();
+        if let Some((listener, _)) = plain {
+            accepting.push(tokio::spawn(listener::accept(
+                shared.clone(),
+                listener,
+                None,
+            )));
+        }
+        if let Some((listener, address)) = secure {
+            tracing::info!("TLS for ZooKeeper clients on {address}");
+            accepting.push(tokio::spawn(listener::accept(
+                shared.clone(),
+                listener,
+                tls,
+            )));
+        }
         Ok(ZkServer {
             shared,
-            address,
+            address: shown,
+            secure_address,
             accepting,
             committer: Some(committer),
         })
@@ -95,6 +115,11 @@ impl ZkServer {
     /// Where it listens, also when the configuration said port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where clients that speak TLS are served.
+    pub fn secure_addr(&self) -> Option<SocketAddr> {
+        self.secure_address
     }
 
     /// True while clients are served.
@@ -121,7 +146,9 @@ impl ZkServer {
 
     /// Stops accepting, answers what is queued, and ends.
     pub async fn shutdown(mut self) {
-        self.accepting.abort();
+        self.accepting
+            .iter()
+            .for_each(tokio::task::JoinHandle::abort);
         self.shared.queue.stop();
         if let Some(committer) = self.committer.take() {
             let _ = tokio::task::spawn_blocking(move || committer.join()).await;
@@ -132,7 +159,9 @@ impl ZkServer {
 
 impl Drop for ZkServer {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accepting
+            .iter()
+            .for_each(tokio::task::JoinHandle::abort);
         self.shared.queue.stop();
         if let Some(committer) = self.committer.take() {
             // So that the directory is free again.
@@ -140,6 +169,13 @@ impl Drop for ZkServer {
         }
         close_all(&self.shared);
     }
+}
+
+fn listen(address: SocketAddr, backlog: i32) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { address, source };
+    let listener = listener::bind(address, backlog).map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((TcpListener::from_std(listener).map_err(failed)?, bound))
 }
 
 fn close_all(shared: &Shared) {

@@ -1,5 +1,6 @@
 //! What the parts of a running server share.
 
+use crate::acl::Schemes;
 use crate::config::ZkConfig;
 use crate::metrics::{Gauges, Metrics};
 use crate::net::conn::Conn;
@@ -154,7 +155,10 @@ impl Shared {
                 reconfig_enabled: config.reconfig_enabled,
                 skip_acl: config.skip_acl,
                 enforce_quota: config.enforce_quota,
-                sasl: config.sasl_provider,
+                schemes: Schemes {
+                    sasl: config.sasl_provider,
+                    x509: config.tls.is_some(),
+                },
             },
             config,
             tree: RwLock::new(tree),

@@ -1,10 +1,12 @@
 //! `zoo.cfg`: the keys that are honoured, the ones that are known and not, and the ones that must not be ignored.
 
-mod jaas;
 mod keys;
 mod properties;
+mod tls;
 
-use crate::sasl::Users;
+use gracchus_security::digest_md5::Users;
+use gracchus_security::jaas;
+use gracchus_security::tls::TlsSettings;
 use keys::{Entry, is_admin, is_known, is_of_ensembles};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,6 +31,12 @@ pub enum ConfigError {
         key: String,
         value: String,
         wanted: &'static str,
+    },
+    #[error("{key}.location={path} in the ZooKeeper configuration can't be used: {reason}.")]
+    Store {
+        key: &'static str,
+        path: PathBuf,
+        reason: String,
     },
     #[error("the ZooKeeper configuration lacks {0}. Add a line '{0}=...'.")]
     Missing(&'static str),
@@ -76,6 +84,11 @@ pub struct ZkConfig {
     pub data_log_dir: Option<PathBuf>,
     /// Port 0 takes a free one.
     pub client_address: SocketAddr,
+    /// Clients that don't speak TLS are served; not so where zoo.cfg names only a secureClientPort.
+    pub serves_plain: bool,
+    /// Where clients that speak TLS are served.
+    pub secure_address: Option<SocketAddr>,
+    pub tls: Option<TlsSettings>,
     pub tick_time_ms: i32,
     /// 2 ticks unless set.
     pub min_session_timeout_ms: Option<i32>,
@@ -142,6 +155,9 @@ impl ZkConfig {
             data_dir: data_dir.into(),
             data_log_dir: None,
             client_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 2181)),
+            serves_plain: true,
+            secure_address: None,
+            tls: None,
             tick_time_ms: 2000,
             min_session_timeout_ms: None,
             max_session_timeout_ms: None,
@@ -195,6 +211,9 @@ impl ZkConfig {
         // All addresses unless told otherwise, of both families.
         let mut address = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let mut port = None;
+        let mut secure_address = address;
+        let mut secure_port = None;
+        let mut tls_keys = tls::TlsKeys::default();
         let mut servers = 0;
         let mut enforce = false;
         let mut schemes = Vec::new();
@@ -259,9 +278,9 @@ impl ZkConfig {
                 "metricsProvider.httpHost" => metrics_address = entry.address()?,
                 "metricsProvider.className" => with_metrics = value.ends_with(".PrometheusMetricsProvider"),
                 "metricsProvider.exportJvmInfo" => {}
-                "secureClientPort" | "secureClientPortAddress" => {
-                    return Err(entry.fatal("TLS is not served yet, so clients that rely on it would find nothing"));
-                }
+                "secureClientPort" => secure_port = Some(entry.number(0, 65_535, "a port, 0 to 65535")? as u16),
+                "secureClientPortAddress" => secure_address = entry.address()?,
+                name if tls_keys.take(name, &entry)? => {}
                 "sessionRequireClientSASLAuth" if entry.flag(false)? => config.enforced_schemes.push("sasl".into()),
                 "sessionRequireClientSASLAuth" => {}
                 "enforce.auth.enabled" => enforce = entry.flag(false)?,
@@ -287,12 +306,12 @@ impl ZkConfig {
         if enforce {
             if let Some(unknown) = schemes
                 .iter()
-                .find(|scheme| !matches!(scheme.as_str(), "sasl" | "digest" | "ip"))
+                .find(|scheme| !matches!(scheme.as_str(), "sasl" | "digest" | "ip" | "x509"))
             {
                 return Err(ConfigError::BadValue {
                     key: "enforce.auth.schemes".into(),
                     value: unknown.clone(),
-                    wanted: "sasl, digest and ip can be enforced",
+                    wanted: "sasl, digest, x509 and ip can be enforced",
                 });
             }
             if schemes.is_empty() {
@@ -304,7 +323,7 @@ impl ZkConfig {
             let path = PathBuf::from(path);
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| ConfigError::Unreadable { path, source })?;
-            config.sasl_users = jaas::users(&text, &jaas_section);
+            config.sasl_users = jaas::section(&text, &jaas_section).map(|section| section.users());
         }
         if config.sasl_users.is_none()
             && config
@@ -320,6 +339,12 @@ impl ZkConfig {
         if config.data_dir.as_os_str().is_empty() {
             return Err(ConfigError::Missing("dataDir"));
         }
+        if let Some(secure) = secure_port {
+            config.secure_address = Some(SocketAddr::new(secure_address, secure));
+            config.tls = Some(tls_keys.settings()?);
+            config.serves_plain = port.is_some();
+        }
+        let port = port.or(secure_port);
         config.client_address =
             SocketAddr::new(address, port.ok_or(ConfigError::Missing("clientPort"))?);
         if config.min_timeout_ms() > config.max_timeout_ms() {
@@ -401,11 +426,16 @@ mod tests {
         let base = "dataDir=/d\nclientPort=2181\n";
         for (extra, word) in [
             ("server.1=a:1:2\nserver.2=b:1:2\n", "2 servers"),
-            ("secureClientPort=2281\n", "secureClientPort"),
+            ("secureClientPort=2281\n", "ssl.keyStore.location"),
+            (
+                "secureClientPort=2281\nssl.keyStore.location=/k\n",
+                "ssl.keyStore.location=/k",
+            ),
+            ("secureClientPort=1\nssl.crl=true\n", "ssl.crl"),
             ("sessionRequireClientSASLAuth=true\n", "Server section"),
             ("enforce.auth.enabled=true\n", "enforce.auth.schemes"),
             (
-                "enforce.auth.enabled=true\nenforce.auth.schemes=x509\n",
+                "enforce.auth.enabled=true\nenforce.auth.schemes=kerberos\n",
                 "enforce.auth.schemes",
             ),
             (

@@ -2,8 +2,8 @@
 
 use super::connection::ConnTask;
 use crate::acl;
-use crate::sasl::{Exchange, Refusal};
 use bytes::Bytes;
+use gracchus_security::digest_md5::{Exchange, Refusal};
 use gracchus_zk_proto::request::{AuthRequest, SaslRequest};
 use gracchus_zk_proto::response::SaslResponse;
 use gracchus_zk_proto::{Jute, ZkError};
@@ -37,6 +37,21 @@ impl ConnTask<'_> {
         false
     }
 
+    fn has_id(&self, scheme: &str) -> bool {
+        let who = self.conn.identity();
+        who.ids.iter().any(|id| id.scheme == scheme)
+    }
+
+    /// The client's certificate says who it is.
+    pub(super) fn is_shown(&mut self, subject: &str) {
+        let settings = self.shared.config.tls.as_ref();
+        let super_user = settings.and_then(|settings| settings.super_user.as_deref());
+        self.conn.add_id("x509", subject);
+        if super_user == Some(subject) {
+            self.conn.add_id("super", "");
+        }
+    }
+
     fn end_unauthenticated(&mut self) {
         self.shared.metrics.auth_failed_count.fetch_add(1, Relaxed);
         self.closing = true;
@@ -55,8 +70,9 @@ impl ConnTask<'_> {
                         && self.conn.add_id("digest", &id);
                     added.then_some(()).ok_or(ZkError::AuthFailed)
                 }
-                // The address is an id from the start.
+                // The address is an id from the start, a certificate since the handshake.
                 Some("ip") => Ok(()),
+                Some("x509") if self.has_id("x509") => Ok(()),
                 _ => Err(ZkError::AuthFailed),
             },
         };

@@ -3,11 +3,12 @@
 use super::conn::{Conn, End, MAX_BACKLOG, MAX_UNSENT};
 use super::decode::decode_write;
 use super::fourletter;
+use super::secure::Secure;
 use crate::prep::Write;
 use crate::read;
-use crate::sasl::Exchange;
 use crate::state::{Job, Shared, Task};
 use bytes::{Buf, Bytes, BytesMut};
+use gracchus_security::digest_md5::Exchange;
 use gracchus_zk_proto::{ConnectRequest, Jute, OpCode};
 use std::io;
 use std::sync::Arc;
@@ -59,6 +60,7 @@ enum Step {
 pub(super) struct ConnTask<'a> {
     pub(super) shared: &'a Shared,
     pub(super) conn: &'a Arc<Conn>,
+    secure: Option<Secure>,
     input: BytesMut,
     /// Being written; taken from the connection's output as a whole.
     writing: BytesMut,
@@ -73,8 +75,14 @@ pub(super) struct ConnTask<'a> {
     unsent: usize,
 }
 
-pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, stream: TcpStream) {
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    conn: Arc<Conn>,
+    stream: TcpStream,
+    secure: Option<Secure>,
+) {
     let mut task = ConnTask {
+        secure,
         shared: &shared,
         conn: &conn,
         input: BytesMut::new(),
@@ -86,6 +94,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, conn: Arc<Conn>, stream: TcpStrea
         unsent: 0,
     };
     let ended = task.run(&stream).await;
+    if let Some(secure) = &mut task.secure {
+        secure.close(&stream);
+    }
     drain(&stream);
     if let Err(Ended::Fault(reason)) = ended {
         tracing::warn!(
@@ -121,7 +132,8 @@ impl ConnTask<'_> {
                     "it left more than {MAX_UNSENT} bytes of events unread"
                 )));
             }
-            if end == End::Now || (end == End::AfterFlush && self.writing.is_empty()) {
+            let unsent = self.has_unsent();
+            if end == End::Now || (end == End::AfterFlush && !unsent) {
                 return Ok(());
             }
             if end == End::AfterFlush && !ending {
@@ -133,7 +145,7 @@ impl ConnTask<'_> {
                 continue;
             }
             let read = step == Step::Incomplete && !self.closing;
-            let interest = match (read, !self.writing.is_empty()) {
+            let interest = match (read, unsent) {
                 (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
                 (true, false) => Some(Interest::READABLE),
                 (false, true) => Some(Interest::WRITABLE),
@@ -164,8 +176,22 @@ impl ConnTask<'_> {
     }
 
     fn read(&mut self, stream: &TcpStream) -> Result<(), Ended> {
-        self.input.reserve(READ_STEP);
-        match stream.try_read_buf(&mut self.input) {
+        let arrived = match &mut self.secure {
+            None => {
+                self.input.reserve(READ_STEP);
+                stream.try_read_buf(&mut self.input)
+            }
+            Some(secure) => {
+                let arrived = secure.read(stream, &mut self.input);
+                if arrived.is_ok()
+                    && let Some(subject) = secure.take_subject()
+                {
+                    self.is_shown(&subject);
+                }
+                arrived
+            }
+        };
+        match arrived {
             Ok(0) => Err(Ended::Quietly),
             Ok(read) => {
                 self.shared
@@ -179,8 +205,16 @@ impl ConnTask<'_> {
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(Ended::Fault(format!("TLS: {error}")))
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// There is something that the socket has not taken yet.
+    fn has_unsent(&self) -> bool {
+        !self.writing.is_empty() || self.secure.as_ref().is_some_and(Secure::has_unsent)
     }
 
     /// Writes what is to be sent as far as the socket takes it.
@@ -194,6 +228,12 @@ impl ConnTask<'_> {
                 self.unsent = 0;
                 if out.buf.is_empty() {
                     drop(out);
+                    if let Some(secure) = &mut self.secure
+                        && let Err(error) = secure.flush(stream)
+                        && error.kind() != io::ErrorKind::WouldBlock
+                    {
+                        return Err(error.into());
+                    }
                     if self.conn.parked.load(SeqCst) {
                         self.shared.queue.poke();
                     }
@@ -210,7 +250,11 @@ impl ConnTask<'_> {
                     .fetch_add(self.writing.len() as u64, Relaxed);
                 metrics.answered((self.writing.len() as u64 / packets.max(1)) as i64);
             }
-            match stream.try_write(&self.writing) {
+            let written = match &mut self.secure {
+                None => stream.try_write(&self.writing),
+                Some(secure) => secure.write(stream, &self.writing),
+            };
+            match written {
                 Ok(0) => return Err(Ended::Quietly),
                 Ok(written) => self.writing.advance(written),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),

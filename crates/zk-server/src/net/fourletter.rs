@@ -207,11 +207,15 @@ fn short_name(op: i32) -> &'static str {
 }
 
 fn conf(shared: &Shared) -> String {
+    let port = |address: Option<std::net::SocketAddr>| {
+        address.map_or(-1, |address| i32::from(address.port()))
+    };
     let c = &shared.config;
     let (data, log) = (c.snap_dir(), c.log_dir());
     format!(
-        "clientPort={}\nsecureClientPort=-1\ndataDir={}\ndataDirSize={}\ndataLogDir={}\ndataLogSize={}\ntickTime={}\nmaxClientCnxns={}\nminSessionTimeout={}\nmaxSessionTimeout={}\nclientPortListenBacklog={}\nserverId=0\n",
-        c.client_address.port(),
+        "clientPort={}\nsecureClientPort={}\ndataDir={}\ndataDirSize={}\ndataLogDir={}\ndataLogSize={}\ntickTime={}\nmaxClientCnxns={}\nminSessionTimeout={}\nmaxSessionTimeout={}\nclientPortListenBacklog={}\nserverId=0\n",
+        port(c.serves_plain.then_some(c.client_address)),
+        port(c.secure_address),
         data.display(),
         size_of(&data),
         log.display(),

@@ -2,7 +2,9 @@
 
 use super::conn::Conn;
 use super::connection;
+use super::secure::Secure;
 use crate::state::{Clock, Shared};
+use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -43,10 +45,15 @@ fn bind_one(address: SocketAddr, backlog: i32) -> io::Result<std::net::TcpListen
     Ok(socket.into())
 }
 
-pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+/// With a TLS configuration the clients of this listener speak TLS.
+pub(crate) async fn accept(
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => admit(&shared, stream, peer),
+            Ok((stream, peer)) => admit(&shared, stream, peer, tls.as_ref()),
             Err(error) => {
                 tracing::warn!("can't accept a connection: {error}");
                 tokio::time::sleep(PAUSE).await;
@@ -55,7 +62,19 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
-fn admit(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
+fn admit(
+    shared: &Arc<Shared>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<&Arc<ServerConfig>>,
+) {
+    let secure = match tls.map(|config| Secure::new(config.clone())).transpose() {
+        Ok(secure) => secure,
+        Err(error) => {
+            tracing::warn!("can't begin TLS with {peer}: {error}");
+            return;
+        }
+    };
     let config = &shared.config;
     let address = peer.ip().to_canonical();
     let peer = SocketAddr::new(address, peer.port());
@@ -85,7 +104,7 @@ fn admit(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     shared.conns.lock().insert(conn.id, conn.clone());
     let shared = shared.clone();
     tokio::spawn(async move {
-        connection::serve(shared.clone(), conn, stream).await;
+        connection::serve(shared.clone(), conn, stream, secure).await;
         let mut by_address = shared.by_address.lock();
         if let Some(held) = by_address.get_mut(&address) {
             *held = held.saturating_sub(1);

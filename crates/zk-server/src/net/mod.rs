@@ -6,3 +6,4 @@ pub(crate) mod connection;
 pub(crate) mod decode;
 pub(crate) mod fourletter;
 pub(crate) mod listener;
+mod secure;

@@ -4,7 +4,7 @@
 
 mod quotas;
 
-use crate::acl::{self, AclList, Identity};
+use crate::acl::{self, AclList, Identity, Schemes};
 use crate::path;
 use crate::tree::{DataTree, Kind, MAX_TTL_MS};
 use bytes::Bytes;
@@ -54,8 +54,7 @@ pub struct Rules {
     pub skip_acl: bool,
     /// `enforceQuota`: hard limits of quotas bind.
     pub enforce_quota: bool,
-    /// Lists may name SASL users.
-    pub sasl: bool,
+    pub schemes: Schemes,
 }
 
 /// What is ahead in the batch for one node.
@@ -187,7 +186,7 @@ impl<'a> Prep<'a> {
         let parent_path = path::parent(&r.path)
             .ok_or(ZkError::BadArguments)?
             .to_owned();
-        let acl = acl::prepare(r.acl, who, self.rules.sasl)?;
+        let acl = acl::prepare(r.acl, who, self.rules.schemes)?;
         let mut parent = self.look(&parent_path).ok_or(ZkError::NoNode)?;
         self.check(&parent, perms::CREATE, who)?;
         let mut path = r.path;
@@ -329,7 +328,7 @@ impl<'a> Prep<'a> {
 
     fn set_acl(&mut self, who: &Identity, r: SetAclRequest) -> Result<Txn, ZkError> {
         path::validate(&r.path).map_err(|_| ZkError::BadArguments)?;
-        let acl = acl::prepare(r.acl, who, self.rules.sasl)?;
+        let acl = acl::prepare(r.acl, who, self.rules.schemes)?;
         let mut node = self.look(&r.path).ok_or(ZkError::NoNode)?;
         self.check(&node, perms::ADMIN, who)?;
         expect_version(node.aversion, r.version)?;

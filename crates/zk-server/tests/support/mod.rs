@@ -91,7 +91,7 @@ pub fn raw(address: SocketAddr) -> TcpStream {
     stream
 }
 
-pub fn send_frame(stream: &mut TcpStream, body: &[u8]) -> std::io::Result<()> {
+pub fn send_frame(stream: &mut impl Write, body: &[u8]) -> std::io::Result<()> {
     let mut frame = BytesMut::new();
     frame.put_i32(body.len() as i32);
     frame.put_slice(body);
@@ -99,7 +99,7 @@ pub fn send_frame(stream: &mut TcpStream, body: &[u8]) -> std::io::Result<()> {
 }
 
 /// A frame's body; `None` at the end of the stream.
-pub fn read_frame(stream: &mut TcpStream) -> Option<Bytes> {
+pub fn read_frame(stream: &mut impl Read) -> Option<Bytes> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).ok()?;
     let mut body = vec![0; i32::from_be_bytes(length) as usize];

@@ -1,16 +1,8 @@
-//! SASL DIGEST-MD5 (RFC 2831), the server's side, as ZooKeeper offers it: quality of protection `auth`, one realm, no
-//! subsequent authentication. No I/O; the nonce is passed in.
+//! The server's side, as ZooKeeper offers it: one realm, no subsequent authentication. The nonce is passed in.
 
-use hashbrown::HashMap;
-use md5::{Digest, Md5};
+use super::{DIGEST_URI, Hashed, REALM, directives, same};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// ZooKeeper's name for itself, which clients name in turn.
-const REALM: &str = "zk-sasl-md5";
-const DIGEST_URI: &str = "zookeeper/zk-sasl-md5";
-/// Largest response that is read.
-const MAX_RESPONSE: usize = 4096;
 
 /// Who may log in, with passwords, which are not shown.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -81,95 +73,20 @@ impl Exchange {
         let cnonce = get("cnonce").ok_or(Refusal::Wrong("cnonce"))?;
         let theirs = get("response").ok_or(Refusal::Wrong("response"))?;
         let password = users.0.get(user).ok_or(Refusal::Credentials)?;
-        let secret = {
-            let parts = [&*encoded(user), &*encoded(REALM), &*encoded(password)];
-            Md5::digest(parts.join(&b':'))
+        let hashed = Hashed {
+            user,
+            realm: REALM,
+            password,
+            nonce: &self.nonce,
+            cnonce,
+            acting_as,
         };
-        let mut a1 = secret.to_vec();
-        for part in [Some(&*self.nonce), Some(cnonce), acting_as]
-            .into_iter()
-            .flatten()
-        {
-            a1.push(b':');
-            a1.extend_from_slice(part.as_bytes());
-        }
-        let proof = |a2: String| {
-            let a2 = hex(&Md5::digest(a2));
-            let a1 = hex(&Md5::digest(&a1));
-            let nonce = &self.nonce;
-            hex(&Md5::digest(format!(
-                "{a1}:{nonce}:00000001:{cnonce}:auth:{a2}"
-            )))
-        };
-        let ours = proof(format!("AUTHENTICATE:{DIGEST_URI}"));
+        let ours = hashed.response(DIGEST_URI);
         if !same(ours.as_bytes(), theirs.as_bytes()) {
             return Err(Refusal::Credentials);
         }
-        let rspauth = proof(format!(":{DIGEST_URI}"));
+        let rspauth = hashed.rspauth(DIGEST_URI);
         Ok((user.to_owned(), format!("rspauth={rspauth}")))
-    }
-}
-
-/// ISO 8859-1 where that can hold the text, UTF-8 otherwise: so the RFC wants it hashed.
-fn encoded(text: &str) -> Vec<u8> {
-    let narrow: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| u8::try_from(u32::from(c)).ok())
-        .collect();
-    narrow.unwrap_or_else(|| text.as_bytes().to_vec())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Takes as long wherever they differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
-}
-
-/// `name=value,name="quoted \" value"`; `None` if that is not what it is, or a name stands twice.
-fn directives(bytes: &[u8]) -> Option<HashMap<String, String>> {
-    if bytes.len() > MAX_RESPONSE {
-        return None;
-    }
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) if text.contains("charset=utf-8") || text.is_ascii() => text.to_owned(),
-        _ => bytes.iter().map(|byte| char::from(*byte)).collect(),
-    };
-    let mut found = HashMap::new();
-    let mut rest = text.chars().peekable();
-    loop {
-        while rest.next_if(|c| c.is_whitespace() || *c == ',').is_some() {}
-        if rest.peek().is_none() {
-            return Some(found);
-        }
-        let mut name = String::new();
-        while let Some(c) = rest.next_if(|c| *c != '=') {
-            name.push(c);
-        }
-        rest.next()?;
-        let mut value = String::new();
-        if rest.next_if_eq(&'"').is_some() {
-            loop {
-                match rest.next()? {
-                    '"' => break,
-                    '\\' => value.push(rest.next()?),
-                    c => value.push(c),
-                }
-            }
-        } else {
-            while let Some(c) = rest.next_if(|c| *c != ',') {
-                value.push(c);
-            }
-        }
-        let value = value.trim_end().to_owned();
-        if found
-            .insert(name.trim().to_ascii_lowercase(), value)
-            .is_some()
-        {
-            return None;
-        }
     }
 }
 
