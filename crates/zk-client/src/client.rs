@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     /// Id, password and negotiated timeout of the present session.
     pub session: Mutex<Option<(i64, Bytes)>>,
     pub timeout_ms: AtomicI32,
+    /// Why the last login failed.
+    pub auth_failure: Mutex<Option<String>>,
     open_requests: AtomicUsize,
     open_bytes: AtomicUsize,
 }
@@ -118,6 +120,11 @@ impl ZkClient {
     /// Id and password of the session, for re-attachment by a later process.
     pub fn session(&self) -> Option<(i64, Bytes)> {
         self.shared.session.lock().clone()
+    }
+
+    /// What the server has against our credentials, until it takes them.
+    pub fn auth_failure(&self) -> Option<String> {
+        self.shared.auth_failure.lock().clone()
     }
 
     /// The negotiated session timeout, ms; 0 before the first connection.

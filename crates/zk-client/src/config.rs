@@ -1,6 +1,8 @@
 //! Where to connect and how long to hold a session.
 
 use bytes::Bytes;
+use gracchus_security::digest_md5::Credentials;
+use gracchus_security::tls::ClientTls;
 use std::time::Duration;
 
 /// `host:port,host:port/chroot`, as in `zookeeper.connect`.
@@ -80,6 +82,14 @@ fn parse_server(text: &str) -> Option<(String, u16)> {
     }
 }
 
+/// Who a session is by SASL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    pub credentials: Credentials,
+    /// Where they stand, for errors: a section of a file.
+    pub source: String,
+}
+
 /// How a session is held.
 #[derive(Debug, Clone)]
 pub struct ZkConfig {
@@ -92,6 +102,10 @@ pub struct ZkConfig {
     pub max_frame: usize,
     /// Sent on every connection: scheme and secret.
     pub auth: Vec<(String, Bytes)>,
+    /// Proven by SASL DIGEST-MD5 on every connection, before anything else.
+    pub login: Option<Login>,
+    /// What is spoken beneath; plain text if nothing.
+    pub tls: Option<ClientTls>,
     /// A session of an earlier process to go on with: id and password.
     pub session: Option<(i64, Bytes)>,
     /// Who this is, for log lines.
@@ -107,6 +121,8 @@ impl ZkConfig {
             max_in_flight: 512,
             max_frame: 4 << 20,
             auth: Vec::new(),
+            login: None,
+            tls: None,
             session: None,
             name: "zookeeper".into(),
         }

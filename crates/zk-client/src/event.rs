@@ -17,7 +17,7 @@ pub enum SessionState {
     Overdue,
     /// The server said that the session is over. Its ephemerals are gone; `reopen` starts another.
     Expired,
-    /// The server refused our credentials.
+    /// The server refused our credentials; [`crate::ZkClient::auth_failure`] says why. The client tries again.
     AuthFailed,
     /// Closed by us.
     Closed,

@@ -12,10 +12,12 @@ pub mod config;
 pub mod core;
 pub mod event;
 pub mod op;
+mod probe;
 mod session;
 
 pub use client::{ReplyFuture, ZkClient};
-pub use config::{ConnectString, ZkConfig};
+pub use config::{ConnectString, Login, ZkConfig};
 pub use event::{EventReceiver, SessionState, WatchEvent, ZkEvent};
 pub use gracchus_zk_proto::{Acl, AddWatchMode, CreateMode, EventType, Id, Stat, ZkError, perms};
 pub use op::{MultiFailure, Op, OpResult, Reply};
+pub use probe::look;

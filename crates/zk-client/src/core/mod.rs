@@ -1,5 +1,6 @@
 //! A session as a state machine without I/O: what to send for a request, what a frame means, what a cut leaves behind.
 
+mod login;
 mod queue;
 mod watches;
 
@@ -7,11 +8,14 @@ use crate::config::ZkConfig;
 use crate::event::{SessionState, WatchEvent, ZkEvent};
 use crate::op::{Op, Reply, relative};
 use bytes::{BufMut, Bytes, BytesMut};
+use gracchus_security::digest_md5::Credentials;
 use gracchus_zk_proto::jute::{Jute, JuteError, Reader};
 use gracchus_zk_proto::request::AuthRequest;
 use gracchus_zk_proto::{
     ConnectRequest, ConnectResponse, OpCode, ReplyHeader, RequestHeader, WatcherEvent, ZkError, xid,
 };
+use login::Login;
+pub use login::LoginFailure;
 use queue::Queue;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,6 +34,8 @@ pub enum Output<T> {
     Established {
         timeout_ms: i32,
     },
+    /// The server does not take our word for who we are; the connection is of no more use.
+    Refused(LoginFailure),
     /// The session is over; the connection is of no more use.
     SessionEnded,
 }
@@ -66,6 +72,14 @@ impl<T> Waiting<T> {
     }
 }
 
+/// How far the present connection is.
+enum Stage {
+    /// There is none, or it waits for the server's first answer.
+    Opening,
+    LoggingIn(Login),
+    Established,
+}
+
 /// The session. `T` is what the shell completes a request with.
 pub struct SessionCore<T> {
     chroot: String,
@@ -74,9 +88,14 @@ pub struct SessionCore<T> {
     max_in_flight: usize,
     session_id: i64,
     password: Bytes,
+    /// The session that the owner knows of.
+    told: i64,
     last_zxid: i64,
     next_xid: i32,
-    established: bool,
+    credentials: Option<Credentials>,
+    /// The client's part of the next login, random.
+    nonce: u128,
+    stage: Stage,
     queued: Queue<T>,
     in_flight: VecDeque<Waiting<T>>,
     watches: Watches,
@@ -93,9 +112,12 @@ impl<T> SessionCore<T> {
             max_in_flight: config.max_in_flight.max(1),
             session_id,
             password,
+            told: session_id,
             last_zxid: 0,
             next_xid: 1,
-            established: false,
+            credentials: config.login.as_ref().map(|login| login.credentials.clone()),
+            nonce: 0,
+            stage: Stage::Opening,
             queued: Queue::default(),
             in_flight: VecDeque::new(),
             watches: Watches::default(),
@@ -107,8 +129,9 @@ impl<T> SessionCore<T> {
         (self.session_id, self.password.clone())
     }
 
+    /// Requests may be sent.
     pub fn is_established(&self) -> bool {
-        self.established
+        matches!(self.stage, Stage::Established)
     }
 
     /// Nothing sent and nothing waiting to be.
@@ -121,8 +144,9 @@ impl<T> SessionCore<T> {
         self.queued.push(op, done, now);
     }
 
-    /// The handshake's first frame on a new connection.
-    pub fn connect_frame(&self) -> Bytes {
+    /// The handshake's first frame on a new connection; `nonce` is random.
+    pub fn connect_frame(&mut self, nonce: u128) -> Bytes {
+        self.nonce = nonce;
         framed(|out| {
             ConnectRequest {
                 protocol_version: 0,
@@ -174,7 +198,7 @@ impl<T> SessionCore<T> {
     /// Appends frames for queued requests to `out`, as many as may be in flight, and not many bytes at once. Requests that
     /// can't be encoded are answered at once.
     pub fn fill(&mut self, out: &mut BytesMut, outputs: &mut Vec<Output<T>>) {
-        if !self.established {
+        if !self.is_established() {
             return;
         }
         while self.in_flight.len() < self.max_in_flight && out.len() < MAX_FILLED {
@@ -214,7 +238,7 @@ impl<T> SessionCore<T> {
         out: &mut BytesMut,
         outputs: &mut Vec<Output<T>>,
     ) -> Result<(), FrameError> {
-        if !self.established {
+        if matches!(self.stage, Stage::Opening) {
             return self.handshake(body, out, outputs);
         }
         let mut r = Reader::new(body);
@@ -228,6 +252,9 @@ impl<T> SessionCore<T> {
         // have the server arm their watches anew instead of telling.
         if header.zxid > 0 {
             self.last_zxid = self.last_zxid.max(header.zxid);
+        }
+        if matches!(self.stage, Stage::LoggingIn(_)) {
+            return self.logging_in(header, &mut r, out, outputs);
         }
         let Some(waiting) = self.in_flight.pop_front() else {
             return Err(FrameError::Unasked(header.xid));
@@ -277,7 +304,7 @@ impl<T> SessionCore<T> {
     ) -> Result<String, FrameError> {
         let header = ReplyHeader::from_bytes(header)?;
         let expected = self.in_flight.front().map(Waiting::xid);
-        if !self.established || expected != Some(header.xid) {
+        if !self.is_established() || expected != Some(header.xid) {
             return Err(FrameError::Unasked(header.xid));
         }
         self.last_zxid = self.last_zxid.max(header.zxid);
@@ -301,13 +328,23 @@ impl<T> SessionCore<T> {
             self.expire(outputs);
             return Ok(());
         }
-        let new = answer.session_id != self.session_id;
         self.session_id = answer.session_id;
         self.password = answer.password.unwrap_or_default();
-        self.established = true;
         outputs.push(Output::Established {
             timeout_ms: answer.timeout_ms,
         });
+        match self.credentials.is_some() {
+            true => self.begin_login(out),
+            false => self.ready(out, outputs),
+        }
+        Ok(())
+    }
+
+    /// The server knows who we are: requests may be sent, behind what belongs to the connection.
+    fn ready(&mut self, out: &mut BytesMut, outputs: &mut Vec<Output<T>>) {
+        self.stage = Stage::Established;
+        let new = self.told != self.session_id;
+        self.told = self.session_id;
         outputs.push(Output::Event(ZkEvent::Session(SessionState::Connected {
             session_id: self.session_id,
             new,
@@ -334,7 +371,6 @@ impl<T> SessionCore<T> {
         if !new {
             self.send_watches(out);
         }
-        Ok(())
     }
 
     /// The watches that the cut connection had, for the server to arm or fire.
@@ -368,7 +404,8 @@ impl<T> SessionCore<T> {
 
     /// The connection broke: what was sent may or may not have taken effect. What was not sent yet stays queued.
     pub fn disconnected(&mut self, now: Duration, outputs: &mut Vec<Output<T>>) {
-        let was = std::mem::replace(&mut self.established, false);
+        let was = self.is_established();
+        self.stage = Stage::Opening;
         fail_in_flight(&mut self.in_flight, ZkError::ConnectionLoss, outputs);
         if was {
             self.queued.offline_since(now);
@@ -378,7 +415,7 @@ impl<T> SessionCore<T> {
 
     /// Fails each queued request that has waited longer than `patience` without a connection.
     pub fn time_out(&mut self, now: Duration, patience: Duration, outputs: &mut Vec<Output<T>>) {
-        if self.established {
+        if self.is_established() {
             return;
         }
         while let Some(done) = self.queued.pop_overdue(now, patience) {
@@ -388,7 +425,7 @@ impl<T> SessionCore<T> {
 
     /// When [`SessionCore::time_out`] has something to do next.
     pub fn next_time_out(&self, patience: Duration) -> Option<Duration> {
-        (!self.established)
+        (!self.is_established())
             .then(|| self.queued.next_overdue(patience))
             .flatten()
     }
@@ -400,8 +437,9 @@ impl<T> SessionCore<T> {
 
     /// The server ended the session: everything that belonged to it is void.
     fn expire(&mut self, outputs: &mut Vec<Output<T>>) {
-        self.established = false;
+        self.stage = Stage::Opening;
         self.session_id = 0;
+        self.told = 0;
         self.password = Bytes::new();
         self.watches = Watches::default();
         self.fail_all(ZkError::SessionExpired, outputs);

@@ -1,20 +1,27 @@
 //! Finding a server that accepts.
 
-use super::Session;
+use super::{Session, tls};
 use rand::seq::SliceRandom;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::client::TlsStream;
 
 /// First and longest pause between rounds of attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// How often a hopeless wait is told.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
+/// A connection to a server, before anything is said on it.
+pub(super) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
 impl Session {
     /// Tries server after server, resolving names anew each time, until one accepts; `None` when told to end.
-    pub(super) async fn connect(&mut self) -> Option<TcpStream> {
+    pub(super) async fn connect(&mut self) -> Option<(Socket, SocketAddr)> {
         let mut pause = BACKOFF.0;
         loop {
             let mut last_error = String::from("no address to try");
@@ -31,17 +38,28 @@ impl Session {
                     );
                 }
             }
-            for address in addresses {
+            for (host, address) in addresses {
                 tried.push(address.to_string());
                 self.attempts += 1;
                 let wait =
                     (self.timeout / 3).clamp(Duration::from_millis(500), Duration::from_secs(10));
-                let attempt = async move { timeout(wait, TcpStream::connect(address)).await };
-                match self.or_close(attempt).await? {
-                    Ok(Ok(stream)) => {
+                let tls = self.config.tls.clone();
+                let attempt = async move {
+                    let opened = async {
+                        let stream = TcpStream::connect(address).await;
+                        let stream = stream.map_err(|error| error.to_string())?;
                         let _ = stream.set_nodelay(true);
-                        return Some(stream);
-                    }
+                        Ok::<_, String>(match &tls {
+                            None => Socket::Plain(stream),
+                            Some(tls) => {
+                                Socket::Tls(tls::handshake(tls, stream, &host, address).await?)
+                            }
+                        })
+                    };
+                    timeout(wait, opened).await
+                };
+                match self.or_close(attempt).await? {
+                    Ok(Ok(socket)) => return Some((socket, address)),
                     Ok(Err(error)) => last_error = format!("{address}: {error}"),
                     Err(_) => {
                         last_error = format!("{address}: no answer within {} ms", wait.as_millis())
@@ -57,7 +75,9 @@ impl Session {
         }
     }
 
-    async fn resolve(servers: Vec<(String, u16)>) -> (Vec<SocketAddr>, Vec<(String, String)>) {
+    async fn resolve(
+        servers: Vec<(String, u16)>,
+    ) -> (Vec<(String, SocketAddr)>, Vec<(String, String)>) {
         let mut addresses = Vec::new();
         let mut failures = Vec::new();
         for (host, port) in servers {
@@ -65,12 +85,12 @@ impl Session {
                 .await
                 .map(Vec::from_iter);
             match found {
-                Ok(found) => addresses.extend(found),
+                Ok(found) => addresses.extend(found.into_iter().map(|at| (host.clone(), at))),
                 Err(error) => failures.push((host, error.to_string())),
             }
         }
         addresses.shuffle(&mut rand::rng());
-        addresses.dedup();
+        addresses.dedup_by_key(|(_, address)| *address);
         (addresses, failures)
     }
 

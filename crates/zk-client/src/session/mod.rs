@@ -4,16 +4,17 @@
 
 mod connect;
 mod serve;
+pub(crate) mod tls;
 
 use crate::client::{Place, Shared};
 use crate::config::ZkConfig;
-use crate::core::{Output, SessionCore};
+use crate::core::{LoginFailure, Output, SessionCore};
 use crate::event::{EventSender, MAX_EVENTS, SessionState, ZkEvent};
 use crate::op::{Op, Reply};
 use bytes::BytesMut;
+use connect::Socket;
 use gracchus_zk_proto::ZkError;
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Close(oneshot::Sender<()>),
 }
 
+/// How long a refused login is not tried again: at first, and at most.
+const LOGIN_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 /// A connection that was cut sooner than this is not replaced at once.
 const BRIEF: Duration = Duration::from_millis(100);
 
@@ -61,11 +64,21 @@ struct Session {
     last_complaint: Instant,
     attempts: u64,
     unresolved: HashSet<String>,
+    login_pause: Duration,
+}
+
+/// What a step asks for beyond what was carried out.
+enum Verdict {
+    GoOn,
+    Refused,
+    Ended,
 }
 
 /// Why a connection's loop ended.
 enum Ended {
     Cut(String),
+    /// The server does not believe who we are.
+    Refused,
     /// The server ended the session.
     Expired,
     /// We closed it, or nobody holds a handle any more.
@@ -92,6 +105,7 @@ pub(crate) async fn run(
         last_complaint: now,
         attempts: 0,
         unresolved: HashSet::new(),
+        login_pause: LOGIN_PAUSE.0,
     };
     session.live().await;
 }
@@ -102,17 +116,30 @@ impl Session {
             if self.wait_for_owner().await.is_none() {
                 return;
             }
-            let Some(stream) = self.connect().await else {
+            let Some((socket, peer)) = self.connect().await else {
                 return;
             };
             let connected = Instant::now();
-            let peer: Vec<String> = stream
-                .peer_addr()
-                .iter()
-                .map(SocketAddr::to_string)
-                .collect();
-            match self.serve(stream).await {
+            let ended = match socket {
+                Socket::Plain(stream) => {
+                    let (reader, writer) = stream.into_split();
+                    self.serve(reader, writer).await
+                }
+                Socket::Tls(stream) => {
+                    let (reader, writer) = tokio::io::split(*stream);
+                    self.serve(reader, writer).await
+                }
+            };
+            match ended {
                 Ended::Closed => return,
+                Ended::Refused => {
+                    self.refused();
+                    let pause = self.login_pause;
+                    self.login_pause = (pause * 2).min(LOGIN_PAUSE.1);
+                    if self.or_close(sleep(pause)).await.is_none() {
+                        return;
+                    }
+                }
                 Ended::Expired => {
                     if !self.wait_for_reopen().await {
                         return;
@@ -127,7 +154,7 @@ impl Session {
                     let now = self.now();
                     self.with_core(|core, _, outputs| core.disconnected(now, outputs));
                     // a server may accept connections and answer nothing (stopped, overloaded): that is no contact either
-                    self.complain(&peer, &reason);
+                    self.complain(&[peer.to_string()], &reason);
                     self.check_overdue();
                     // a server that takes connections and drops them is starting or overloaded: no tight loop
                     if connected.elapsed() < BRIEF && self.or_close(sleep(BRIEF)).await.is_none() {
@@ -136,6 +163,32 @@ impl Session {
                 }
             }
         }
+    }
+
+    fn refused(&mut self) {
+        let now = self.now();
+        self.with_core(|core, _, outputs| core.disconnected(now, outputs));
+        let reason = self.shared.auth_failure.lock().clone().unwrap_or_default();
+        tracing::error!(
+            "{}: {reason}; trying again in {} s",
+            self.config.name,
+            self.login_pause.as_secs()
+        );
+    }
+
+    fn login_text(&self, failure: LoginFailure) -> String {
+        let servers = self.config.connect.servers.iter();
+        let servers: Vec<_> = servers
+            .map(|(host, port)| format!("{host}:{port}"))
+            .collect();
+        let (user, source) = match &self.config.login {
+            Some(login) => (&*login.credentials.user, &*login.source),
+            None => ("nobody", "nowhere"),
+        };
+        format!(
+            "ZooKeeper at {} and user {user} (from {source}) do not agree by SASL DIGEST-MD5: {failure}",
+            servers.join(",")
+        )
     }
 
     /// Until the owner has caught up with the events; `None` when told to end.
@@ -152,24 +205,34 @@ impl Session {
         Some(())
     }
 
-    /// Runs a step of the core and carries out what it asks for; returns true when the session has ended.
+    /// Runs a step of the core and carries out what it asks for.
     fn with_core(
         &mut self,
         step: impl FnOnce(&mut SessionCore<Done>, &mut BytesMut, &mut Vec<Output<Done>>),
-    ) -> (BytesMut, bool) {
+    ) {
         let mut out = BytesMut::new();
         let mut outputs = Vec::new();
         step(&mut self.core, &mut out, &mut outputs);
-        let ended = self.carry_out(outputs);
-        (out, ended)
+        self.carry_out(outputs);
     }
 
-    fn carry_out(&mut self, outputs: Vec<Output<Done>>) -> bool {
-        let mut ended = false;
+    fn carry_out(&mut self, outputs: Vec<Output<Done>>) -> Verdict {
+        let mut verdict = Verdict::GoOn;
         for output in outputs {
             match output {
                 Output::Answer(done, reply) => done.complete(reply),
-                Output::Event(event) => self.events.send(event),
+                Output::Event(event) => {
+                    if matches!(event, ZkEvent::Session(SessionState::Connected { .. })) {
+                        *self.shared.auth_failure.lock() = None;
+                        self.login_pause = LOGIN_PAUSE.0;
+                    }
+                    self.events.send(event);
+                }
+                Output::Refused(failure) => {
+                    let text = self.login_text(failure);
+                    *self.shared.auth_failure.lock() = Some(text);
+                    verdict = Verdict::Refused;
+                }
                 Output::Established { timeout_ms } => {
                     self.timeout = Duration::from_millis(timeout_ms.max(1) as u64);
                     self.shared.timeout_ms.store(timeout_ms, Ordering::Relaxed);
@@ -179,11 +242,11 @@ impl Session {
                 }
                 Output::SessionEnded => {
                     *self.shared.session.lock() = None;
-                    ended = true;
+                    verdict = Verdict::Ended;
                 }
             }
         }
-        ended
+        verdict
     }
 
     fn now(&self) -> Duration {

@@ -1,12 +1,12 @@
 //! One connection's life: frames out and in at the same time, pings, silence.
 
-use super::{Command, Ended, Session};
+use super::tls;
+use super::{Command, Ended, Session, Verdict};
 use crate::core::MAX_FILLED;
 use crate::event::MAX_EVENTS;
 use bytes::{Buf, Bytes, BytesMut};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
@@ -32,26 +32,56 @@ struct Inbox {
     skip: usize,
 }
 
+#[derive(PartialEq, Eq)]
+enum Pushed {
+    Nothing,
+    Some,
+    /// All that was written is in the socket.
+    All,
+}
+
+async fn push(
+    writer: &mut (impl AsyncWrite + Unpin),
+    outbox: &mut BytesMut,
+) -> std::io::Result<Pushed> {
+    if outbox.is_empty() {
+        writer.flush().await?;
+        return Ok(Pushed::All);
+    }
+    let written = writer.write_buf(outbox).await?;
+    Ok(if written == 0 {
+        Pushed::Nothing
+    } else {
+        Pushed::Some
+    })
+}
+
 impl Session {
-    pub(super) async fn serve(&mut self, stream: TcpStream) -> Ended {
-        let (mut reader, mut writer) = stream.into_split();
+    pub(super) async fn serve(
+        &mut self,
+        mut reader: impl AsyncRead + Unpin,
+        mut writer: impl AsyncWrite + Unpin,
+    ) -> Ended {
         let mut inbox = Inbox {
             bytes: BytesMut::with_capacity(16 * 1024),
             skip: 0,
         };
-        let mut outbox = BytesMut::from(self.core.connect_frame().as_ref());
+        let mut outbox = BytesMut::from(self.core.connect_frame(rand::random()).as_ref());
         let connected_at = Instant::now();
         self.last_heard = self.last_heard.max(connected_at - self.timeout);
         let mut times = Times {
             heard: connected_at,
             sent: connected_at,
         };
+        // Encrypted bytes may wait beneath the writer.
+        let mut unflushed = false;
         let mut closing: Option<(oneshot::Sender<()>, Instant)> = None;
         loop {
             if closing.is_none() {
                 self.fill(&mut outbox);
             }
-            let wake = self.next_look(&times, outbox.is_empty());
+            let all_sent = outbox.is_empty() && !unflushed;
+            let wake = self.next_look(&times, all_sent);
             let wake = closing.as_ref().map_or(wake, |(_, until)| wake.min(*until));
             tokio::select! {
                 read = reader.read_buf(&mut inbox.bytes) => match read {
@@ -61,17 +91,22 @@ impl Session {
                         times.heard = Instant::now();
                         self.last_heard = times.heard;
                         match self.take_frames(&mut inbox, &mut outbox) {
-                            Ok(false) => {}
-                            Ok(true) => return Ended::Expired,
+                            Ok(Verdict::GoOn) => {}
+                            Ok(Verdict::Ended) => return Ended::Expired,
+                            Ok(Verdict::Refused) if closing.is_none() => return Ended::Refused,
+                            Ok(Verdict::Refused) => return self.cut(closing, "login refused".into()),
                             Err(reason) => return self.cut(closing, reason),
                         }
                     }
                 },
                 // Beside reading: a server may take no more before its answers are read.
-                written = writer.write_buf(&mut outbox), if !outbox.is_empty() => match written {
-                    Ok(0) => return self.cut(closing, "closed by the server".into()),
+                pushed = push(&mut writer, &mut outbox), if !all_sent => match pushed {
+                    Ok(Pushed::Nothing) => return self.cut(closing, "closed by the server".into()),
                     Err(error) => return self.cut(closing, error.to_string()),
-                    Ok(_) => times.sent = Instant::now(),
+                    Ok(pushed) => {
+                        times.sent = Instant::now();
+                        unflushed = pushed == Pushed::Some;
+                    }
                 },
                 command = self.commands.recv(), if closing.is_none() => {
                     if let Some(done) = self.take_commands(command) {
@@ -85,11 +120,11 @@ impl Session {
                     if closing.as_ref().is_some_and(|(_, until)| now >= *until) {
                         return self.cut(closing, "the server did not answer the close".into());
                     }
-                    if let Some(reason) = self.gone(&times, outbox.is_empty(), now) {
+                    if let Some(reason) = self.gone(&times, all_sent, now) {
                         return self.cut(closing, reason);
                     }
                     self.time_out();
-                    if outbox.is_empty() && self.core.is_established() && now >= self.ping_at(&times) {
+                    if all_sent && self.core.is_established() && now >= self.ping_at(&times) {
                         outbox.extend_from_slice(&self.core.ping_frame());
                     }
                 }
@@ -164,16 +199,19 @@ impl Session {
         }
     }
 
-    /// Takes whole frames out of `inbox`; true when the session has ended.
-    fn take_frames(&mut self, inbox: &mut Inbox, outbox: &mut BytesMut) -> Result<bool, String> {
+    /// Takes whole frames out of `inbox`.
+    fn take_frames(&mut self, inbox: &mut Inbox, outbox: &mut BytesMut) -> Result<Verdict, String> {
         let limit = self.config.max_frame;
         loop {
             let skipped = inbox.skip.min(inbox.bytes.len());
             inbox.bytes.advance(skipped);
             inbox.skip -= skipped;
             let Some(length) = inbox.bytes.first_chunk::<4>() else {
-                return Ok(false);
+                return Ok(Verdict::GoOn);
             };
+            if !self.core.is_established() && tls::is_record(length) {
+                return Err(tls::EXPECTED.into());
+            }
             let length = i32::from_be_bytes(*length);
             let size = usize::try_from(length).ok().filter(|n| *n <= MAX_SKIPPED);
             let size = size.ok_or_else(|| format!("a frame of {length} bytes"))?;
@@ -181,7 +219,7 @@ impl Session {
             let taken = if size <= limit { size } else { HEADER };
             if inbox.bytes.len() < 4 + taken {
                 inbox.bytes.reserve(4 + taken - inbox.bytes.len());
-                return Ok(false);
+                return Ok(Verdict::GoOn);
             }
             inbox.bytes.advance(4);
             let body: Bytes = inbox.bytes.split_to(taken).freeze();
@@ -198,8 +236,9 @@ impl Session {
                     );
                 })
             };
-            if self.carry_out(outputs) {
-                return Ok(true);
+            match self.carry_out(outputs) {
+                Verdict::GoOn => {}
+                verdict => return Ok(verdict),
             }
             result.map_err(|error| error.to_string())?;
             if self.events.untaken() > MAX_EVENTS {
