@@ -36,6 +36,9 @@ pub enum LogError {
     /// The log was deleted while it was in use.
     #[error("the log in {} was deleted", dir.display())]
     Deleted { dir: PathBuf },
+    /// It is to be loaded yet.
+    #[error("the log in {} is not loaded yet", dir.display())]
+    NotLoaded { dir: PathBuf },
     /// The broker stops.
     #[error("the log in {} is closed", dir.display())]
     Closed { dir: PathBuf },
@@ -131,6 +134,7 @@ impl LogError {
             | Self::Offline { .. }
             | Self::NoDirOnline
             | Self::OffsetOverflow { .. }
+            | Self::NotLoaded { .. }
             | Self::Stopped => ErrorCode::KafkaStorageError,
             Self::Deleted { .. } | Self::Closed { .. } => ErrorCode::NotLeaderOrFollower,
             Self::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,

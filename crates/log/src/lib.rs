@@ -28,7 +28,9 @@ pub mod tail;
 pub use config::{CompressionType, LogConfig};
 pub use error::{AppendError, LogError, StartError};
 pub use gracchus_kafka_proto::{FileRegion, RecordsPart, Uuid};
-pub use manager::{LoadControl, LoadProgress, LogManager, LogManagerConfig, SharedLog};
+pub use manager::{
+    LoadControl, LoadProgress, LogManager, LogManagerConfig, PendingLogs, SharedLog,
+};
 pub use naming::TopicPartition;
 pub use partition::{
     AbortedTxn, AppendInfo, AppendOrigin, EpochEnd, FetchData, LogPosition, PartitionLog,

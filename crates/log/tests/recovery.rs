@@ -207,6 +207,7 @@ fn load(dir: &Path, stop_at: usize, lines: &Mutex<Vec<String>>) -> Result<LogMan
         stop: &stop,
         progress: &|p| lines.lock().unwrap().push(p.to_string()),
         keep_every: Duration::ZERO,
+        ..LoadControl::default()
     };
     let settings = LogManagerConfig {
         recovery_threads: 1,

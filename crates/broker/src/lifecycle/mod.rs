@@ -2,8 +2,8 @@
 //!
 //! Ports are bound and log directories locked before anything is written anywhere, so that a start that cannot succeed
 //! changes nothing. ZooKeeper is waited for ([`zookeeper`]); the identity is settled between it, the directories and the
-//! configuration ([`identity`]); logs are loaded; then the broker registers ([`registration`]) and takes requests. A stop
-//! is legal at every point.
+//! configuration ([`identity`]); the logs begin to be loaded ([`loading`]), and the broker registers ([`registration`]) and
+//! takes requests meanwhile. A stop is legal at every point.
 
 /// Advertised addresses and data directories, looked at before they hurt.
 pub mod addresses;
@@ -15,6 +15,8 @@ pub mod dynamic;
 pub mod error;
 /// Which cluster, which id.
 pub mod identity;
+/// Logs loaded while the broker is up.
+mod loading;
 /// `/brokers/ids/N`.
 pub mod registration;
 /// The session's events to who needs them.
@@ -67,6 +69,7 @@ pub struct Running {
     pub(crate) network_tasks: TaskTracker,
     pub(crate) session_file: PathBuf,
     pub(crate) status: Arc<Status>,
+    pub(crate) loading: loading::Loading,
     begun: Instant,
 }
 
@@ -89,7 +92,8 @@ impl Prepared {
 }
 
 impl Running {
-    /// Waits until the controller has told this broker of the cluster, itself included: clients are served from then on.
+    /// Waits until the controller has told this broker of the cluster, itself included, from when on clients are served,
+    /// and until all logs are loaded.
     pub async fn ready(&self) {
         let broker_id = self.broker.identity.broker_id;
         let knows_us = |s: &crate::metadata::Snapshot| s.is_alive(broker_id);
@@ -113,6 +117,7 @@ impl Running {
             );
         }
         self.status.set(Phase::Ready);
+        self.loading.ended().await;
         tracing::info!(
             "broker {broker_id} is ready after {} ms",
             self.begun.elapsed().as_millis()

@@ -1,15 +1,14 @@
-//! The way up, in three steps: who this broker is ([`identify`]), its logs ([`load_logs`]), and the rest of it
-//! ([`assemble`], [`join`]). A stop is legal in each; what had been stopped cleanly before still counts as that.
+//! The way up, in three steps: who this broker is ([`identify`]), its logs ([`loading`]), which go on being loaded through
+//! the rest of it ([`assemble`], [`join`]). A stop is legal in each; what had been stopped cleanly before still counts as
+//! that.
 
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::{Duration, Instant};
 
-use gracchus_log::cleaner::CleanerConfig;
+use gracchus_log::LogManager;
 use gracchus_log::dirs::LogDirs;
-use gracchus_log::{LoadControl, LoadProgress, LogManager, LogManagerConfig, StartError};
 use gracchus_registry::{Registry, paths};
 use gracchus_zk_client::{EventReceiver, ZkClient};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +18,7 @@ use super::error::LifecycleError;
 use super::status::Status;
 use super::stop::CLOSE;
 use super::{Prepared, Running, StartOptions, connection_limits};
-use super::{addresses, adopt, dynamic, identity, registration, session, zookeeper};
+use super::{addresses, adopt, dynamic, identity, loading, registration, session, zookeeper};
 use crate::broker::{Broker, Identity};
 use crate::clock::now_ms;
 use crate::config::{ConfigError, ConfigStore, Listeners, Loaded, MetadataVersion};
@@ -31,12 +30,9 @@ use crate::net::connection::Shared;
 use crate::net::limits::{ConnectionCounter, LineLimiter, RequestMemory};
 use crate::net::server::Bound;
 use crate::replica::ReplicaManager;
-use crate::replica::log_config::log_config;
 
 /// Requests in memory when `queued.max.request.bytes` sets no limit.
 const DEFAULT_REQUEST_MEMORY: u64 = 1 << 30;
-/// A loading that takes longer says so this often.
-const PROGRESS_LINE: Duration = Duration::from_secs(2);
 
 /// Starts a broker, up to where it is registered and takes requests ([`Running::ready`] waits for the rest). When `stop`
 /// completes first, whatever has begun is ended cleanly and [`LifecycleError::Stopped`] comes back.
@@ -54,9 +50,14 @@ pub async fn start(
         known = identify(prepared, options, &status) => known?,
     };
     let zk = known.registry.zk().clone();
-    let loaded = load_logs(known.dirs.take(), &known.store, &status, stop.as_mut()).await;
-    let logs = match loaded {
-        Ok(logs) => logs,
+    status.starting("reading the log directories");
+    let opened = blocking({
+        let (dirs, store) = (known.dirs.take(), known.store.clone());
+        move || loading::open(dirs, &store)
+    });
+    let opened = opened.await.and_then(|opened| Ok(opened?));
+    let (logs, pending) = match opened {
+        Ok((logs, pending)) => (Arc::new(logs), pending),
         Err(error) => {
             let _ = tokio::time::timeout(CLOSE, zk.close()).await;
             // a closed session needs no ending at the next start
@@ -72,6 +73,11 @@ pub async fn start(
             return Err(error);
         }
     };
+    if let Err(error) = running.loading.start(&running.broker, pending, &status) {
+        running.loading.abandon();
+        running.stop().await;
+        return Err(error);
+    }
     let joined = tokio::select! {
         biased;
         () = &mut stop => Err(LifecycleError::Stopped),
@@ -187,98 +193,6 @@ async fn identify(
     })
 }
 
-async fn load_logs(
-    dirs: Option<LogDirs>,
-    store: &Arc<ConfigStore>,
-    status: &Arc<Status>,
-    mut stop: Pin<&mut impl Future<Output = ()>>,
-) -> Result<Arc<LogManager>, LifecycleError> {
-    let Some(dirs) = dirs else {
-        return Err(StartError::NoDirs.into());
-    };
-    let config = store.current();
-    let settings = LogManagerConfig {
-        // Kafka's default of one thread a directory is a default for disks that seek
-        recovery_threads: match usize::try_from(config.num_recovery_threads_per_data_dir)
-            .unwrap_or(1)
-        {
-            1 => 0,
-            threads => threads.saturating_mul(config.data_dirs().len()),
-        },
-        producer_id_expiration_ms: i64::from(config.producer_id_expiration_ms),
-        max_transaction_timeout_ms: i64::from(config.transaction_max_timeout_ms),
-        cleaner: CleanerConfig {
-            enable: config.log_cleaner_enable,
-            dedupe_buffer_bytes: usize::try_from(config.log_cleaner_dedupe_buffer_size)
-                .unwrap_or(128 << 20),
-            load_factor: config.log_cleaner_io_buffer_load_factor,
-            io_buffer_bytes: usize::try_from(config.log_cleaner_io_buffer_size)
-                .unwrap_or(512 << 10),
-            max_bytes_per_second: config.log_cleaner_io_max_bytes_per_second,
-        },
-        ..LogManagerConfig::default()
-    };
-    status.starting("loading logs");
-    let begun = Instant::now();
-    let (store, told) = (store.clone(), status.clone());
-    let stopping = Arc::new(AtomicBool::new(false));
-    let stopped = stopping.clone();
-    let recovered = Arc::new(OnceLock::new());
-    let done_text = recovered.clone();
-    let loading = blocking(move || {
-        // no topic has the empty name
-        let default = log_config(&store.topic(""));
-        let topic_config = |topic: &str| log_config(&store.topic(topic));
-        let last = parking_lot::Mutex::new(Instant::now());
-        let progress = |p: &LoadProgress| {
-            let text = p.to_string();
-            if p.is_recovery() && p.loaded == p.total {
-                // the last word of it is told in any case
-                let _ = done_text.set(text.clone());
-            }
-            let mut last = last.lock();
-            if last.elapsed() >= PROGRESS_LINE {
-                *last = Instant::now();
-                tracing::info!("{text}");
-            }
-            told.starting(text);
-        };
-        let control = LoadControl {
-            stop: &stopped,
-            progress: &progress,
-            ..Default::default()
-        };
-        LogManager::load(dirs, settings, default, &topic_config, now_ms(), &control)
-    });
-    tokio::pin!(loading);
-    let logs = loop {
-        tokio::select! {
-            biased;
-            () = &mut stop, if !stopping.load(Ordering::Acquire) => {
-                tracing::info!("stopping; the loading of the logs ends first");
-                stopping.store(true, Ordering::Release);
-            }
-            done = &mut loading => break done?,
-        }
-    };
-    if stopping.load(Ordering::Acquire) {
-        if let Ok(logs) = logs {
-            blocking(move || logs.shutdown(now_ms())).await?;
-        }
-        return Err(LifecycleError::Stopped);
-    }
-    let logs = logs?;
-    if let Some(recovered) = recovered.get() {
-        tracing::info!("{recovered}");
-    }
-    tracing::info!(
-        "{} partitions loaded in {} ms",
-        logs.logs().len(),
-        begun.elapsed().as_millis()
-    );
-    Ok(Arc::new(logs))
-}
-
 /// What [`join`] needs besides the broker.
 struct Joining {
     events: EventReceiver,
@@ -380,6 +294,7 @@ fn assemble(
         network_tasks,
         session_file,
         status: status.clone(),
+        loading: Default::default(),
         begun,
     };
     let joining = Joining {

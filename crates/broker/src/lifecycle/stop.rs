@@ -21,9 +21,11 @@ pub(super) const CLOSE: Duration = Duration::from_secs(5);
 impl Running {
     /// Stops cleanly. Each step is bounded.
     pub async fn stop(self) {
-        let served = *self.status.phase() == Phase::Ready;
         self.status.set(Phase::Stopping);
+        self.loading.stop();
         let broker = &self.broker;
+        let id = broker.identity.broker_id;
+        let served = broker.metadata.snapshot().is_alive(id);
         tracing::info!("shutting down broker {}", broker.identity.broker_id);
         if served && broker.config.current().controlled_shutdown_enable {
             controlled_shutdown(broker).await;
@@ -52,6 +54,7 @@ impl Running {
         {
             tracing::warn!("some background tasks did not end within 10 s");
         }
+        self.loading.ended().await;
         let logs = broker.replicas.logs().clone();
         let closing = tokio::task::spawn_blocking(move || logs.shutdown(now_ms()));
         if closing.await.is_err() {

@@ -455,7 +455,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_bytes_are_no_panic(input: Vec<u8>) {
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(frames(&input, 1 << 20));
         }
     }

@@ -20,6 +20,7 @@ pub const EPOCH_DURING_DELETE: i32 = -2;
 pub const NO_EPOCH: i32 = -1;
 
 /// One partition of a LeaderAndIsr, with its topic's name and id (ZERO = the controller's protocol has none).
+#[derive(Debug, Clone)]
 pub struct Assignment {
     /// Its name.
     pub id: TopicPartition,
@@ -30,6 +31,7 @@ pub struct Assignment {
 }
 
 /// One partition of a StopReplica.
+#[derive(Debug, Clone)]
 pub struct Stop {
     /// Its name.
     pub id: TopicPartition,
@@ -84,30 +86,35 @@ impl ReplicaManager {
         }
         self.enable_high_watermark_checkpoints();
         for partition in changed {
-            let (leads, epoch) = {
-                let role = partition.role();
-                (role.is_leader, role.leader_epoch)
-            };
-            if let Some(fetchers) = self.fetchers.get() {
-                if leads {
-                    fetchers.leave(&partition.id);
-                } else {
-                    fetchers.follow(&partition);
-                }
-            }
-            for observer in self.observers() {
-                if leads {
-                    observer.became_leader(&partition.id, epoch);
-                } else {
-                    observer.lost_leadership(&partition.id, Some(epoch));
-                }
-            }
+            self.role_changed(&partition);
         }
         Ok(outcomes)
     }
 
+    /// Tells who acts on roles.
+    pub(super) fn role_changed(&self, partition: &Arc<Partition>) {
+        let (leads, epoch) = {
+            let role = partition.role();
+            (role.is_leader, role.leader_epoch)
+        };
+        if let Some(fetchers) = self.fetchers.get() {
+            if leads {
+                fetchers.leave(&partition.id);
+            } else {
+                fetchers.follow(partition);
+            }
+        }
+        for observer in self.observers() {
+            if leads {
+                observer.became_leader(&partition.id, epoch);
+            } else {
+                observer.lost_leadership(&partition.id, Some(epoch));
+            }
+        }
+    }
+
     /// The partition when its role changed, None when the request brings nothing new.
-    fn assign_one(
+    pub(super) fn assign_one(
         &self,
         controller_epoch: i32,
         assignment: &Assignment,
@@ -118,6 +125,9 @@ impl ReplicaManager {
             topic_id,
             state,
         } = assignment;
+        if self.logs.is_pending(id) {
+            return self.keep_role(controller_epoch, assignment).map(|()| None);
+        }
         let partition = match self.hosted(&id.topic, id.partition) {
             Some(Hosted::Offline) => return Err(ErrorCode::KafkaStorageError),
             Some(Hosted::Online(partition)) => partition,
@@ -352,7 +362,10 @@ impl ReplicaManager {
         Ok(outcomes)
     }
 
-    fn stop_one(&self, stop: &Stop, now_ms: i64) -> Result<(), ErrorCode> {
+    pub(super) fn stop_one(&self, stop: &Stop, now_ms: i64) -> Result<(), ErrorCode> {
+        if self.logs.is_pending(&stop.id) {
+            return self.keep_stop(stop);
+        }
         match self.hosted(&stop.id.topic, stop.id.partition) {
             Some(Hosted::Offline) => return Err(ErrorCode::KafkaStorageError),
             Some(Hosted::Online(partition)) => {

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use super::fetcher::Fetchers;
 use super::isr_changes::IsrChanges;
 use super::partition::{Partition, report};
+use super::recovering::Waiting;
 use super::session::FetchSessions;
 use super::throttle::Throttle;
 use crate::config::ConfigStore;
@@ -80,6 +81,8 @@ pub struct ReplicaManager {
     pub(crate) metadata: Arc<MetadataCache>,
     pub(crate) logs: Arc<LogManager>,
     pub(crate) hosted: RwLock<HashMap<TopicPartition, Hosted>>,
+    /// What the controller has said of logs that are not loaded yet.
+    pub(crate) waiting: Mutex<std::collections::HashMap<TopicPartition, Waiting>>,
     /// Serialises LeaderAndIsr and StopReplica; holds the highest controller epoch seen.
     pub(crate) controller_epoch: Mutex<i32>,
     /// True after the first LeaderAndIsr: a broker that never got one must not overwrite the checkpoints.
@@ -110,6 +113,7 @@ impl ReplicaManager {
             metadata,
             logs,
             hosted: RwLock::new(HashMap::new()),
+            waiting: Mutex::default(),
             controller_epoch: Mutex::new(0),
             checkpoints_high_watermarks: AtomicBool::new(false),
             sessions: FetchSessions::new(usize::try_from(slots).unwrap_or(0)),
@@ -256,6 +260,7 @@ impl ReplicaManager {
                 "log directory failed; its partitions are offline until the disk is mended and the broker restarted"
             );
             for id in &lost {
+                self.waiting.lock().remove(id);
                 let before = self.hosted.write().insert(id.clone(), Hosted::Offline);
                 self.leave(id);
                 if let Some(Hosted::Online(partition)) = before {

@@ -34,6 +34,7 @@ pub mod offsets;
 pub mod partition;
 /// Timers: checkpoints, retention, compaction, flush.
 pub mod periodic;
+mod recovering;
 /// Fetch sessions (KIP-227).
 pub mod session;
 /// News of the log directories, for the controller.

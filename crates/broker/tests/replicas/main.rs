@@ -10,6 +10,7 @@ mod groups;
 mod nearest;
 mod offsets;
 mod producing;
+mod recovering;
 mod rig;
 mod roles;
 mod trio;

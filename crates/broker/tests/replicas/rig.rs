@@ -25,7 +25,7 @@ use gracchus_kafka_proto::{
     ApiKey, ErrorCode, Message, Records, RecordsPart, Request, Uuid, decode_response_header,
 };
 use gracchus_log::dirs::LogDirs;
-use gracchus_log::{LoadControl, LogManager, LogManagerConfig, TopicPartition};
+use gracchus_log::{LoadControl, LogManager, LogManagerConfig, PendingLogs, TopicPartition};
 use gracchus_record::{BatchBuilder, Codec, Entries, NewRecord};
 use std::os::unix::fs::FileExt;
 
@@ -82,32 +82,54 @@ impl Rig {
         Self::in_dir(ME, dir, BTreeMap::new())
     }
 
+    /// Dies without a word, and starts again; its logs are found, and not loaded yet.
+    pub fn recovering(self) -> (Self, PendingLogs) {
+        let Self { dir, replicas, .. } = self;
+        drop(replicas);
+        Self::opened(ME, dir, BTreeMap::new())
+    }
+
+    /// Loads what is pending.
+    pub fn load(&self, pending: PendingLogs) {
+        let control = LoadControl {
+            loaded: &|id| self.replicas.log_loaded(id, NOW),
+            ..LoadControl::default()
+        };
+        let topic_config = |topic: &str| log_config(&self.config.topic(topic));
+        let logs = self.replicas.logs();
+        assert!(logs.load_pending(pending, &topic_config, NOW, &control));
+    }
+
     fn in_dir(id: i32, dir: tempfile::TempDir, props: BTreeMap<String, String>) -> Self {
+        let (rig, pending) = Self::opened(id, dir, props);
+        rig.load(pending);
+        rig
+    }
+
+    fn opened(
+        id: i32,
+        dir: tempfile::TempDir,
+        props: BTreeMap<String, String>,
+    ) -> (Self, PendingLogs) {
         let config = Arc::new(ConfigStore::new(props).unwrap());
         let metadata = Arc::new(MetadataCache::default());
         let dirs = LogDirs::open(&[dir.path().to_path_buf()]).unwrap();
         let default = log_config(&config.topic(""));
-        let logs = LogManager::load(
-            dirs,
-            LogManagerConfig::default(),
-            default.clone(),
-            &|_| default.clone(),
-            NOW,
-            &LoadControl::default(),
-        )
-        .unwrap();
+        let (logs, pending) =
+            LogManager::open(dirs, LogManagerConfig::default(), default, NOW).unwrap();
         let replicas = Arc::new(ReplicaManager::new(
             id,
             config.clone(),
             metadata.clone(),
             Arc::new(logs),
         ));
-        Self {
+        let rig = Self {
             replicas,
             metadata,
             config,
             dir,
-        }
+        };
+        (rig, pending)
     }
 
     /// A rig that leads partition 0 of topic `t`, alone.

@@ -1,7 +1,9 @@
 //! The checkpoint files of each directory, written when what they hold has changed.
 
-use super::loader::{DirFacts, Offsets};
-use super::{LogManager, SharedLog};
+use super::LogManager;
+use super::load::DirFacts;
+use super::loader::Offsets;
+use super::pending::PendingLog;
 use crate::checkpoint;
 use crate::naming::TopicPartition;
 use crate::partition::PartitionLog;
@@ -34,41 +36,55 @@ impl Written {
     }
 }
 
-fn names(
-    written: &[Mutex<Option<Offsets>>],
-    dir: usize,
-    partition: &TopicPartition,
-) -> Option<i64> {
-    let written = written.get(dir)?.lock();
-    written.as_ref()?.get(partition).copied()
+/// One of the files, and where its offsets come from.
+pub(super) struct File {
+    name: &'static str,
+    written: fn(&Written) -> &[Mutex<Option<Offsets>>],
+    of_log: fn(&PartitionLog) -> Option<i64>,
+    of_pending: fn(&PendingLog) -> Option<i64>,
+}
+
+pub(super) static RECOVERY_POINTS: File = File {
+    name: checkpoint::RECOVERY_POINT,
+    written: |w| &w.recovery_points,
+    of_log: |log| Some(log.recovery_point()),
+    of_pending: |log| log.recovery_point,
+};
+static HIGH_WATERMARKS: File = File {
+    name: checkpoint::HIGH_WATERMARK,
+    written: |w| &w.high_watermarks,
+    of_log: |log| Some(log.high_watermark()),
+    of_pending: |log| log.high_watermark,
+};
+static LOG_STARTS: File = File {
+    name: checkpoint::LOG_START,
+    written: |w| &w.log_starts,
+    of_log: log_start_to_note,
+    of_pending: |log| log.log_start,
+};
+
+impl File {
+    /// What it says of the partition.
+    fn offset(&self, written: &Written, dir: usize, partition: &TopicPartition) -> Option<i64> {
+        let written = (self.written)(written).get(dir)?.lock();
+        written.as_ref()?.get(partition).copied()
+    }
 }
 
 impl LogManager {
     /// `log.flush.offset.checkpoint.interval.ms`
     pub fn checkpoint_recovery_points(&self) {
-        self.write_all(
-            checkpoint::RECOVERY_POINT,
-            &self.written.recovery_points,
-            |log| Some(log.recovery_point()),
-        );
+        self.write_all(&RECOVERY_POINTS);
     }
 
     /// `log.flush.start.offset.checkpoint.interval.ms`
     pub fn checkpoint_log_starts(&self) {
-        self.write_all(
-            checkpoint::LOG_START,
-            &self.written.log_starts,
-            log_start_to_note,
-        );
+        self.write_all(&LOG_STARTS);
     }
 
     /// `replica.high.watermark.checkpoint.interval.ms`. Begin after the first LeaderAndIsr (controller.md B1).
     pub fn checkpoint_high_watermarks(&self) {
-        self.write_all(
-            checkpoint::HIGH_WATERMARK,
-            &self.written.high_watermarks,
-            |log| Some(log.high_watermark()),
-        );
+        self.write_all(&HIGH_WATERMARKS);
     }
 
     /// A follower's log was cut: the recovery point on disk must not stay above what is there, or a crash after further
@@ -80,60 +96,47 @@ impl LogManager {
         };
         drop(held);
         let point = log.lock().recovery_point();
-        let written = &self.written.recovery_points;
-        if names(written, dir, partition).is_some_and(|written| written > point) {
-            let offset = |log: &PartitionLog| Some(log.recovery_point());
-            self.write_dir(dir, checkpoint::RECOVERY_POINT, written, offset);
+        let written = RECOVERY_POINTS.offset(&self.written, dir, partition);
+        if written.is_some_and(|written| written > point) {
+            self.write_dir(dir, &RECOVERY_POINTS);
         }
     }
 
     /// A log is about to be made: what an earlier one of its name left in the checkpoints is not about it.
     pub(super) fn forget_former(&self, dir: usize, partition: &TopicPartition) {
-        let written = &self.written;
-        if names(&written.recovery_points, dir, partition).is_some() {
-            let offset = |log: &PartitionLog| Some(log.recovery_point());
-            let name = checkpoint::RECOVERY_POINT;
-            self.write_dir(dir, name, &written.recovery_points, offset);
-        }
-        if names(&written.high_watermarks, dir, partition).is_some() {
-            let offset = |log: &PartitionLog| Some(log.high_watermark());
-            let name = checkpoint::HIGH_WATERMARK;
-            self.write_dir(dir, name, &written.high_watermarks, offset);
-        }
-        if names(&written.log_starts, dir, partition).is_some() {
-            let name = checkpoint::LOG_START;
-            self.write_dir(dir, name, &written.log_starts, log_start_to_note);
+        for file in [&RECOVERY_POINTS, &HIGH_WATERMARKS, &LOG_STARTS] {
+            if file.offset(&self.written, dir, partition).is_some() {
+                self.write_dir(dir, file);
+            }
         }
     }
 
-    fn write_all(
-        &self,
-        name: &str,
-        written: &[Mutex<Option<Offsets>>],
-        offset: impl Fn(&PartitionLog) -> Option<i64>,
-    ) {
+    fn write_all(&self, file: &File) {
         for at in 0..self.dirs.len() {
-            self.write_dir(at, name, written, &offset);
+            self.write_dir(at, file);
         }
     }
 
-    fn write_dir(
-        &self,
-        at: usize,
-        name: &str,
-        written: &[Mutex<Option<Offsets>>],
-        offset: impl Fn(&PartitionLog) -> Option<i64>,
-    ) {
-        let Some(written) = written.get(at) else {
+    pub(super) fn write_dir(&self, at: usize, file: &File) {
+        let Some(written) = (file.written)(&self.written).get(at) else {
             return;
-        };
-        let collect = |(partition, log): (TopicPartition, SharedLog)| {
-            offset(&log.lock()).map(|o| (partition, o))
         };
         // The file's lock first: a deletion meanwhile must not be undone by offsets collected before it.
         let mut written = written.lock();
-        let now: Offsets = self.logs_in(at).into_iter().filter_map(collect).collect();
-        self.write_one(at, name, now, &mut written);
+        let now = self.offsets_now(at, file);
+        self.write_one(at, file.name, now, &mut written);
+    }
+
+    fn offsets_now(&self, at: usize, file: &File) -> Offsets {
+        // These first: one that is loaded meanwhile is then among the others.
+        let mut now = self.pending.offsets(at, file.of_pending);
+        for (partition, log) in self.logs_in(at) {
+            match (file.of_log)(&log.lock()) {
+                Some(offset) => now.insert(partition, offset),
+                None => now.remove(&partition),
+            };
+        }
+        now
     }
 
     fn write_one(&self, at: usize, name: &str, now: Offsets, written: &mut Option<Offsets>) {
@@ -159,11 +162,8 @@ impl LogManager {
             let mut written = written.lock();
             let known = written.as_ref().is_none_or(|w| w.contains_key(partition));
             if known {
-                let collect = |(p, log): (TopicPartition, SharedLog)| {
-                    log_start_to_note(&log.lock()).map(|o| (p, o))
-                };
-                let now: Offsets = self.logs_in(dir).into_iter().filter_map(collect).collect();
-                self.write_one(dir, checkpoint::LOG_START, now, &mut written);
+                let now = self.offsets_now(dir, &LOG_STARTS);
+                self.write_one(dir, LOG_STARTS.name, now, &mut written);
             }
         }
         self.cleaner.forget(&self.dirs, dir, partition);

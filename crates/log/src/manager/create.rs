@@ -1,6 +1,6 @@
 //! Making and deleting logs.
 
-use super::load::{count_by_dir, remove_tree};
+use super::load::remove_tree;
 use super::{Doomed, Held, LogManager, SharedLog};
 use crate::config::LogConfig;
 use crate::error::LogError;
@@ -24,6 +24,7 @@ impl LogManager {
     ) -> Result<SharedLog, LogError> {
         let topic_id = topic_id.filter(|id| !id.is_zero());
         let _changing = self.changing.lock();
+        self.refuse_pending(partition)?;
         if let Some(log) = self.get(partition) {
             if let Some(id) = topic_id {
                 log.lock().assign_topic_id(id)?;
@@ -58,8 +59,22 @@ impl LogManager {
         Err(failed)
     }
 
+    fn refuse_pending(&self, partition: &TopicPartition) -> Result<(), LogError> {
+        match self.pending.get(partition) {
+            Some(log) => Err(LogError::NotLoaded { dir: log.path }),
+            None => Ok(()),
+        }
+    }
+
+    /// The directories that work, the one with the fewest logs first.
     fn by_emptiness(&self) -> Vec<usize> {
-        let counts = count_by_dir(&self.logs.read(), self.dirs.len());
+        let mut counts = vec![0; self.dirs.len()];
+        self.pending.count(&mut counts);
+        for held in self.logs.read().values() {
+            if let Some(n) = counts.get_mut(held.dir) {
+                *n += 1;
+            }
+        }
         let mut order: Vec<usize> = (0..self.dirs.len())
             .filter(|at| self.dirs.get(*at).is_some_and(|d| !d.is_offline()))
             .collect();
@@ -107,6 +122,7 @@ impl LogManager {
     /// Renames the log's directory to `-delete`; its files go after `file.delete.delay.ms`. False if there is none.
     pub fn delete(&self, partition: &TopicPartition, now_ms: i64) -> Result<bool, LogError> {
         let _changing = self.changing.lock();
+        self.refuse_pending(partition)?;
         let Some(held) = self.logs.write().remove(partition) else {
             return Ok(false);
         };

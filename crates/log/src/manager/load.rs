@@ -1,23 +1,49 @@
 //! Loading all logs at the start, in parallel.
 
-use super::checkpoints::Written;
-use super::loader::{DirFacts, Job, Loader};
-use super::{Doomed, Held, LoadControl, LogManager, LogManagerConfig};
+use super::checkpoints::{RECOVERY_POINTS, Written};
+use super::loader::{Job, Loader, Offsets};
+use super::pending::{Pending, PendingLog};
+use super::{Doomed, Held, LoadControl, LogManager, LogManagerConfig, SharedLog};
 use crate::checkpoint;
 use crate::cleaner::CleanerState;
 use crate::config::LogConfig;
 use crate::dirs::{LogDir, LogDirs};
 use crate::error::{LogError, StartError};
 use crate::naming::{DirKind, TopicPartition, parse_dir_name};
-use crate::partition::LogEnvironment;
+use crate::partition::{LogEnvironment, PartitionLog};
 use crate::tail::TailBudget;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// What a directory's checkpoints say.
+#[derive(Default)]
+pub(super) struct DirFacts {
+    pub clean: bool,
+    pub recovery_points: Offsets,
+    pub high_watermarks: Offsets,
+    pub log_starts: Offsets,
+}
+
+/// The logs that [`LogManager::load_pending`] is to load.
+#[derive(Debug)]
+pub struct PendingLogs(Vec<Job>);
+
+impl PendingLogs {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 impl LogManager {
-    /// Loads all logs, in parallel. `topic_config` gives a topic's configuration; `control` watches and may stop it.
+    /// Opens the directories and loads all logs, in parallel. `topic_config` gives a topic's configuration; `control`
+    /// watches and may stop it.
     pub fn load(
         dirs: LogDirs,
         config: LogManagerConfig,
@@ -26,6 +52,28 @@ impl LogManager {
         now_ms: i64,
         control: &LoadControl<'_>,
     ) -> Result<Self, StartError> {
+        let (manager, pending) = Self::open(dirs, config, default_config, now_ms)?;
+        if !manager.load_pending(pending, topic_config, now_ms, control) {
+            manager.shutdown(now_ms);
+            return Err(StartError::Stopped);
+        }
+        if manager.dirs.iter().all(LogDir::is_offline) {
+            let failures = manager.left_out.lock().join("; ");
+            return Err(StartError::AllFailed(failures));
+        }
+        // known to the caller by `offline_dirs`
+        manager.newly_offline.lock().clear();
+        Ok(manager)
+    }
+
+    /// Reads what the directories hold and their checkpoints say. The logs are still to be loaded, by one call of
+    /// [`Self::load_pending`]; each can be used from when it is ([`Self::is_pending`]).
+    pub fn open(
+        dirs: LogDirs,
+        config: LogManagerConfig,
+        default_config: Arc<LogConfig>,
+        now_ms: i64,
+    ) -> Result<(Self, PendingLogs), StartError> {
         let dirs = dirs.dirs;
         let env = Arc::new(LogEnvironment {
             tail: TailBudget::new(config.tail_cache_bytes, config.tail_cache_partition_bytes),
@@ -51,74 +99,127 @@ impl LogManager {
             }));
         }
         jobs.retain(|job| dirs.get(job.dir).is_some_and(|d| !d.is_offline()));
-        let loader = Loader::new(&dirs, &facts, &env, topic_config, now_ms, control);
-        let (opened, errors) = loader.run(jobs, config.recovery_threads);
-        if errors.iter().any(|(_, e)| matches!(e, LogError::Stopped)) {
-            loader.stopped();
-            return Err(StartError::Stopped);
-        }
-        let durable = loader.into_durable();
-        for (facts, durable) in facts.iter_mut().zip(durable) {
-            facts.recovery_points.extend(durable);
-        }
-        for (dir, error) in errors {
-            if let Some(dir) = dirs.get(dir)
-                && dir.set_offline()
-            {
-                tracing::error!(
-                    "the log directory {} is left out: {error}",
-                    dir.path.display()
-                );
-                failures.push(error.to_string());
-            }
-        }
         if dirs.iter().all(LogDir::is_offline) {
             return Err(StartError::AllFailed(failures.join("; ")));
         }
-        let mut cut = false;
-        let mut logs: HashMap<TopicPartition, Held> = HashMap::with_capacity(opened.len());
-        for (dir, mut log) in opened {
-            if dirs.get(dir).is_none_or(LogDir::is_offline) {
-                continue;
-            }
-            let partition = log.topic_partition().clone();
-            // As far as the checkpoint says everything is on the device, or has been put there by the recovery.
-            let noted = facts
-                .get(dir)
-                .and_then(|f| f.recovery_points.get(&partition));
-            if let Some(noted) = noted {
-                log.raise_recovery_point(*noted);
-                cut |= log.recovery_point() < *noted;
-            }
-            if let Some(other) = logs.get(&partition) {
-                return Err(StartError::Duplicate {
-                    partition: partition.to_string(),
-                    left: other.log.lock().dir().to_path_buf(),
-                    right: log.dir().to_path_buf(),
-                });
-            }
-            let log = Arc::new(Mutex::new(log));
-            logs.insert(partition, Held { log, dir });
-        }
-        let cleaner = CleanerState::load(&dirs);
+        let pending = pending(&jobs, &facts)?;
         let manager = Self {
+            pending: Pending::new(pending),
+            clean: facts.iter().map(|f| f.clean).collect(),
+            cleaner: CleanerState::load(&dirs),
             written: Written::new(facts),
             dirs,
             config,
+            config_changes: AtomicU64::new(0),
             default_config: Mutex::new(default_config),
             env,
-            logs: RwLock::new(logs),
+            logs: RwLock::new(HashMap::with_capacity(jobs.len())),
             changing: Mutex::new(()),
             doomed: Mutex::new(doomed),
             newly_offline: Mutex::new(Vec::new()),
-            cleaner,
+            left_out: Mutex::new(failures),
         };
-        if cut {
-            // What is appended from here on has not been checked, nor flushed.
-            manager.checkpoint_recovery_points();
-        }
-        Ok(manager)
+        Ok((manager, PendingLogs(jobs)))
     }
+
+    /// Loads the logs, in parallel; those that are wanted ([`Self::want`]) before the others. False if `control` told it
+    /// to stop before all were: then only [`Self::shutdown`] is left to do. A directory in which a log cannot be opened
+    /// goes offline ([`Self::take_newly_offline`]).
+    pub fn load_pending(
+        &self,
+        pending: PendingLogs,
+        topic_config: &(dyn Fn(&str) -> Arc<LogConfig> + Sync),
+        now_ms: i64,
+        control: &LoadControl<'_>,
+    ) -> bool {
+        let loader = Loader::new(self, topic_config, now_ms, control);
+        loader.run(pending.0, self.config.recovery_threads)
+    }
+
+    /// The log is there but not loaded yet.
+    pub fn is_pending(&self, partition: &TopicPartition) -> bool {
+        self.pending.contains(partition)
+    }
+
+    /// Somebody waits for the log: if it is not loaded yet, it is loaded before those that nobody waits for.
+    pub fn want(&self, partition: &TopicPartition) {
+        self.pending.want(partition);
+    }
+
+    pub(super) fn was_clean(&self, dir: usize) -> bool {
+        self.clean.get(dir).copied().unwrap_or(false)
+    }
+
+    /// A log has been loaded; `None` if its directory has failed meanwhile.
+    pub(super) fn take_in(&self, dir: usize, mut log: PartitionLog) -> Option<SharedLog> {
+        let partition = log.topic_partition().clone();
+        let pending = self.pending.get(&partition)?;
+        // As far as the checkpoint says everything is on the device, or has been put there by the recovery.
+        if let Some(noted) = pending.recovery_point {
+            log.raise_recovery_point(noted);
+            if log.recovery_point() < noted {
+                // What is appended from here on has not been checked, nor flushed.
+                self.pending
+                    .set_recovery_point(&partition, log.recovery_point());
+                self.write_dir(dir, &RECOVERY_POINTS);
+            }
+        }
+        let log = Arc::new(Mutex::new(log));
+        let held = Held {
+            log: log.clone(),
+            dir,
+        };
+        let mut logs = self.logs.write();
+        self.pending.remove(&partition)?;
+        logs.insert(partition, held);
+        Some(log)
+    }
+
+    /// A log of the directory cannot be loaded: the whole directory is left out. True if it was in use until now.
+    pub(super) fn leave_out(&self, at: usize, error: &LogError) -> bool {
+        let Some(dir) = self.dirs.get(at) else {
+            return false;
+        };
+        if !dir.set_offline() {
+            return false;
+        }
+        tracing::error!(
+            "the log directory {} is left out: {error}",
+            dir.path.display()
+        );
+        self.left_out.lock().push(error.to_string());
+        self.lose(at);
+        true
+    }
+}
+
+/// What is known of the logs to be loaded. One that is in two directories is in use by nobody.
+fn pending(
+    jobs: &[Job],
+    facts: &[DirFacts],
+) -> Result<HashMap<TopicPartition, PendingLog>, StartError> {
+    let mut pending: HashMap<TopicPartition, PendingLog> = HashMap::with_capacity(jobs.len());
+    let nothing = DirFacts::default();
+    for job in jobs {
+        let facts = facts.get(job.dir).unwrap_or(&nothing);
+        let noted = |offsets: &Offsets| offsets.get(&job.partition).copied();
+        let log = PendingLog {
+            dir: job.dir,
+            path: job.path.clone(),
+            recovery_point: noted(&facts.recovery_points),
+            high_watermark: noted(&facts.high_watermarks),
+            log_start: noted(&facts.log_starts),
+            ..PendingLog::default()
+        };
+        if let Some(other) = pending.insert(job.partition.clone(), log) {
+            return Err(StartError::Duplicate {
+                partition: job.partition.to_string(),
+                left: other.path,
+                right: job.path.clone(),
+            });
+        }
+    }
+    Ok(pending)
 }
 
 /// Reads a directory's checkpoints and lists its partitions.
@@ -185,15 +286,4 @@ pub(super) fn remove_tree(path: &Path) -> Result<(), LogError> {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(LogError::io("delete", path, e)),
         _ => Ok(()),
     }
-}
-
-/// The directories' logs by number, to choose the emptiest.
-pub(super) fn count_by_dir(logs: &HashMap<TopicPartition, Held>, dirs: usize) -> Vec<usize> {
-    let mut counts = vec![0; dirs];
-    for held in logs.values() {
-        if let Some(n) = counts.get_mut(held.dir) {
-            *n += 1;
-        }
-    }
-    counts
 }

@@ -1,20 +1,21 @@
 //! Opening many logs on several threads: shared out, watched, stopped, its progress kept.
 
+use super::LogManager;
+use super::checkpoints::RECOVERY_POINTS;
+use super::pending::Turn;
 use super::progress::{LoadControl, LoadProgress};
-use crate::checkpoint;
 use crate::config::LogConfig;
-use crate::dirs::LogDir;
 use crate::disk;
 use crate::error::LogError;
 use crate::naming::TopicPartition;
 use crate::partition::listing::Listing;
 use crate::partition::recovery::Watch;
-use crate::partition::{LogEnvironment, OpenOptions, PartitionLog};
+use crate::partition::{OpenOptions, PartitionLog};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 pub(super) type Offsets = HashMap<TopicPartition, i64>;
@@ -25,19 +26,19 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 const LEAST_KEEP: Duration = Duration::from_millis(100);
 
 /// One log to be opened.
+#[derive(Debug)]
 pub(super) struct Job {
     pub dir: usize,
     pub path: PathBuf,
     pub partition: TopicPartition,
 }
 
-/// What a directory's checkpoints say.
-#[derive(Default)]
-pub(super) struct DirFacts {
-    pub clean: bool,
-    pub recovery_points: Offsets,
-    pub high_watermarks: Offsets,
-    pub log_starts: Offsets,
+/// A job that has been looked at.
+#[derive(Debug)]
+pub(super) struct Listed {
+    job: Job,
+    listing: Listing,
+    bytes: u64,
 }
 
 /// How far a recovery of a directory's logs has come.
@@ -49,70 +50,55 @@ struct Progress {
     durable: Mutex<Offsets>,
 }
 
-/// A job that has been looked at.
-struct Listed {
-    job: Job,
-    listing: Listing,
-    bytes: u64,
-}
-
 pub(super) struct Loader<'a> {
-    dirs: &'a [LogDir],
-    facts: &'a [DirFacts],
-    env: &'a Arc<LogEnvironment>,
+    manager: &'a LogManager,
     topic_config: &'a (dyn Fn(&str) -> Arc<LogConfig> + Sync),
     now_ms: i64,
     control: &'a LoadControl<'a>,
     begun: Instant,
     progress: Vec<Progress>,
+    /// Something was left out because of the stop.
+    stopped: AtomicBool,
     loaded: AtomicUsize,
     recovered: AtomicUsize,
     recovered_bytes: AtomicU64,
 }
 
-/// Logs opened, and the directories whose logs cannot be.
-type Loaded = (Vec<(usize, PartitionLog)>, Vec<(usize, LogError)>);
-
 impl<'a> Loader<'a> {
     pub(super) fn new(
-        dirs: &'a [LogDir],
-        facts: &'a [DirFacts],
-        env: &'a Arc<LogEnvironment>,
+        manager: &'a LogManager,
         topic_config: &'a (dyn Fn(&str) -> Arc<LogConfig> + Sync),
         now_ms: i64,
         control: &'a LoadControl<'a>,
     ) -> Self {
         Self {
-            dirs,
-            facts,
-            env,
+            manager,
             topic_config,
             now_ms,
             control,
             begun: Instant::now(),
-            progress: dirs.iter().map(|_| Progress::default()).collect(),
+            progress: manager.dirs.iter().map(|_| Progress::default()).collect(),
+            stopped: AtomicBool::new(false),
             loaded: AtomicUsize::new(0),
             recovered: AtomicUsize::new(0),
             recovered_bytes: AtomicU64::new(0),
         }
     }
 
-    /// Opens the logs. Once it is told to stop, [`LogError::Stopped`] is among the errors unless all were opened.
-    pub(super) fn run(&self, jobs: Vec<Job>, threads: usize) -> Loaded {
+    /// Opens the logs, each of which is of use as soon as it is open. False if it was told to stop before all were. A
+    /// directory in which one cannot be opened goes offline.
+    pub(super) fn run(&self, jobs: Vec<Job>, threads: usize) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if threads == 0 { cores } else { threads };
-        let (mut listed, mut errors) = share_out(jobs, threads, |job| {
-            let dir = job.dir;
-            self.list(job).map_err(|error| (dir, error))
+        let threads = threads.clamp(1, jobs.len().max(1));
+        let (jobs, total) = (Mutex::new(jobs.into_iter()), Mutex::default());
+        on_threads(threads, |_| {
+            loop {
+                let Some(job) = jobs.lock().next() else { break };
+                self.list(job, &total);
+            }
         });
-        // The largest first: none of them is then alone at the end.
-        listed.sort_by_key(|l| std::cmp::Reverse(l.bytes));
-        let total = LoadProgress {
-            total: listed.len(),
-            to_recover: listed.iter().filter(|l| !self.is_clean(l.job.dir)).count(),
-            to_recover_bytes: listed.iter().map(|l| l.bytes).sum(),
-            ..LoadProgress::default()
-        };
+        let total = total.into_inner();
         let (finished, signal) = (Mutex::new(false), Condvar::new());
         let every = |interval: Duration, work: &dyn Fn()| {
             let mut finished = finished.lock();
@@ -123,7 +109,7 @@ impl<'a> Loader<'a> {
                 }
             }
         };
-        let opened = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             scope.spawn(|| every(TELL_EVERY, &|| (self.control.progress)(&self.now(&total))));
             if total.to_recover > 0 {
                 let interval = self.control.keep_every.max(LEAST_KEEP);
@@ -137,20 +123,35 @@ impl<'a> Loader<'a> {
                     })
                 });
             }
-            let (opened, failed) = share_out(listed, threads, |listed| {
-                let dir = listed.job.dir;
-                match self.open(listed) {
-                    Ok(log) => Ok((dir, log)),
-                    Err(error) => Err((dir, error)),
+            on_threads(threads, |thread| {
+                let turn = match thread {
+                    0 => Turn::Largest,
+                    _ => Turn::Smallest,
+                };
+                while let Some(listed) = self.manager.pending.next(turn) {
+                    let dir = listed.job.dir;
+                    if let Err(error) = self.open(listed) {
+                        self.failed(dir, &error);
+                    }
                 }
             });
             *finished.lock() = true;
             signal.notify_all();
-            errors.extend(failed);
-            opened
         });
+        let whole = !self.stopped.load(Relaxed);
+        if !whole {
+            self.keep();
+        }
         (self.control.progress)(&self.now(&total));
-        (opened, errors)
+        whole
+    }
+
+    fn failed(&self, dir: usize, error: &LogError) {
+        if matches!(error, LogError::Stopped) {
+            self.stopped.store(true, Relaxed);
+        } else if self.manager.leave_out(dir, error) {
+            (self.control.dir_failed)();
+        }
     }
 
     fn now(&self, total: &LoadProgress) -> LoadProgress {
@@ -166,15 +167,6 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn is_clean(&self, dir: usize) -> bool {
-        self.facts.get(dir).is_some_and(|f| f.clean)
-    }
-
-    fn recovery_point(&self, job: &Job) -> i64 {
-        let facts = self.facts.get(job.dir);
-        facts.map_or(0, |f| offset_of(&f.recovery_points, &job.partition))
-    }
-
     fn check_stop(&self) -> Result<(), LogError> {
         match self.control.stop.load(Relaxed) {
             true => Err(LogError::Stopped),
@@ -182,38 +174,59 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn list(&self, job: Job) -> Result<Listed, LogError> {
-        self.check_stop()?;
-        let listing = Listing::read(&job.path)?;
-        let bytes = match self.is_clean(job.dir) {
-            true => 0,
-            false => listing.bytes_from(self.recovery_point(&job)),
+    fn list(&self, job: Job, total: &Mutex<LoadProgress>) {
+        let read = self.check_stop().and_then(|()| Listing::read(&job.path));
+        let listing = match read {
+            Ok(listing) => listing,
+            Err(error) => return self.failed(job.dir, &error),
         };
-        Ok(Listed {
+        // of a directory that has failed meanwhile
+        let Some(pending) = self.manager.pending.get(&job.partition) else {
+            return;
+        };
+        let clean = self.manager.was_clean(job.dir);
+        let bytes = match clean {
+            true => 0,
+            false => listing.bytes_from(offset_of(pending.recovery_point)),
+        };
+        let mut total = total.lock();
+        total.total += 1;
+        total.to_recover += usize::from(!clean);
+        total.to_recover_bytes += bytes;
+        drop(total);
+        let partition = job.partition.clone();
+        let listed = Listed {
             job,
             listing,
             bytes,
-        })
+        };
+        self.manager.pending.ready(partition, bytes, listed);
     }
 
-    fn open(&self, listed: Listed) -> Result<PartitionLog, LogError> {
+    fn open(&self, listed: Listed) -> Result<(), LogError> {
         self.check_stop()?;
         let Listed {
             job,
             listing,
             bytes,
         } = listed;
-        let nothing = DirFacts::default();
-        let facts = self.facts.get(job.dir).unwrap_or(&nothing);
-        let offline = self.dirs.get(job.dir).map(|d| d.offline.clone());
+        let manager = self.manager;
+        let (Some(pending), Some(dir)) = (
+            manager.pending.get(&job.partition),
+            manager.dirs.get(job.dir),
+        ) else {
+            return Ok(());
+        };
+        let clean = manager.was_clean(job.dir);
+        let configs_before = manager.config_changes.load(SeqCst);
         let options = OpenOptions {
             config: (self.topic_config)(&job.partition.topic),
-            env: self.env.clone(),
-            recovery_point: self.recovery_point(&job),
-            log_start: offset_of(&facts.log_starts, &job.partition),
-            clean: facts.clean,
+            env: manager.env.clone(),
+            recovery_point: offset_of(pending.recovery_point),
+            log_start: offset_of(pending.log_start),
+            clean,
             fresh: false,
-            offline: offline.unwrap_or_default(),
+            offline: dir.offline.clone(),
             now_ms: self.now_ms,
         };
         let watch = JobWatch {
@@ -223,62 +236,50 @@ impl<'a> Loader<'a> {
         };
         let partition = job.partition.clone();
         let mut log = PartitionLog::open_watched(&job.path, partition, options, listing, &watch)?;
-        log.update_high_watermark(offset_of(&facts.high_watermarks, &job.partition));
+        log.update_high_watermark(offset_of(pending.high_watermark));
         watch.looked_at(bytes.saturating_sub(watch.looked_at.load(Relaxed)));
+        let Some(log) = manager.take_in(job.dir, log) else {
+            return Ok(());
+        };
+        if manager.config_changes.load(SeqCst) != configs_before {
+            let config = (self.topic_config)(&job.partition.topic);
+            log.lock().update_config(config);
+        }
         self.loaded.fetch_add(1, Relaxed);
-        if !facts.clean {
+        if !clean {
             self.recovered.fetch_add(1, Relaxed);
         }
-        Ok(log)
+        (self.control.loaded)(&job.partition);
+        Ok(())
     }
 
     /// Puts what has been recovered so far on the device, and moves the recovery points of the checkpoint over it.
     fn keep(&self) {
-        for ((dir, facts), progress) in self.dirs.iter().zip(self.facts).zip(&self.progress) {
+        let manager = self.manager;
+        for (at, (dir, progress)) in manager.dirs.iter().zip(&self.progress).enumerate() {
             let mut durable = progress.durable.lock();
             let reached = progress.reached.lock().clone();
             if dir.is_offline() || reached == *durable {
                 continue;
             }
-            let mut offsets = facts.recovery_points.clone();
-            offsets.extend(reached.iter().map(|(p, o)| (p.clone(), *o)));
-            let kept = disk::sync_file_system(&dir.path).and_then(|synced| match synced {
-                true => {
-                    let path = dir.path.join(checkpoint::RECOVERY_POINT);
-                    checkpoint::write(&path, offsets.iter().map(|(p, o)| (p, *o)))
+            match disk::sync_file_system(&dir.path) {
+                Ok(true) => {
+                    for (partition, offset) in &reached {
+                        manager.pending.set_recovery_point(partition, *offset);
+                    }
+                    manager.write_dir(at, &RECOVERY_POINTS);
                 }
-                false => Ok(()),
-            });
-            match kept {
-                Ok(()) => *durable = reached,
+                Ok(false) => {}
                 Err(error) => {
                     tracing::warn!("the progress of the recovery is not kept: {error}");
                     if error.takes_dir_offline() {
-                        dir.set_offline();
+                        self.failed(at, &error);
                     }
+                    continue;
                 }
             }
+            *durable = reached;
         }
-    }
-
-    /// Told to stop: the progress is kept, what had been stopped cleanly says so again, the directories are let go.
-    pub(super) fn stopped(&self) {
-        self.keep();
-        for (dir, facts) in self.dirs.iter().zip(self.facts) {
-            if facts.clean
-                && !dir.is_offline()
-                && let Err(error) = dir.write_clean_shutdown()
-            {
-                tracing::warn!("the next start will check all logs: {error}");
-            }
-            dir.unlock();
-        }
-    }
-
-    /// The recovery points that moved, by directory.
-    pub(super) fn into_durable(self) -> Vec<Offsets> {
-        let progress = self.progress.into_iter();
-        progress.map(|p| p.durable.into_inner()).collect()
     }
 }
 
@@ -313,39 +314,17 @@ impl Watch for JobWatch<'_> {
 }
 
 /// A checkpoint's offset; 0 without one.
-fn offset_of(offsets: &Offsets, partition: &TopicPartition) -> i64 {
-    offsets.get(partition).copied().unwrap_or(0).max(0)
+fn offset_of(noted: Option<i64>) -> i64 {
+    noted.unwrap_or(0).max(0)
 }
 
-/// Does `work` on all items, in their order, on several threads.
-fn share_out<T: Send, R: Send, E: Send>(
-    items: Vec<T>,
-    threads: usize,
-    work: impl Fn(T) -> Result<R, E> + Sync,
-) -> (Vec<R>, Vec<E>) {
-    let threads = threads.clamp(1, items.len().max(1));
-    let items = Mutex::new(items.into_iter());
-    let all = Mutex::new((Vec::new(), Vec::new()));
-    let each = || {
-        let (mut done, mut failed) = (Vec::new(), Vec::new());
-        loop {
-            let Some(item) = items.lock().next() else {
-                break;
-            };
-            match work(item) {
-                Ok(result) => done.push(result),
-                Err(error) => failed.push(error),
-            }
-        }
-        let mut all = all.lock();
-        all.0.extend(done);
-        all.1.extend(failed);
-    };
+/// Does `work` on several threads at once, this one among them; it is given the thread's number.
+fn on_threads(threads: usize, work: impl Fn(usize) + Sync) {
     std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(each);
+        for thread in 1..threads {
+            let work = &work;
+            scope.spawn(move || work(thread));
         }
-        each();
+        work(0);
     });
-    all.into_inner()
 }

@@ -7,9 +7,11 @@ mod checkpoints;
 mod create;
 mod load;
 mod loader;
+mod pending;
 mod periodic;
 mod progress;
 
+pub use load::PendingLogs;
 pub use progress::{LoadControl, LoadProgress};
 
 use crate::cleaner::{CleanerConfig, CleanerState};
@@ -22,6 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// A log, shared; hold the lock for one call.
 pub type SharedLog = Arc<Mutex<PartitionLog>>;
@@ -97,10 +100,18 @@ pub struct LogManager {
     default_config: Mutex<Arc<LogConfig>>,
     env: Arc<LogEnvironment>,
     logs: RwLock<HashMap<TopicPartition, Held>>,
+    /// Those that are to be loaded yet. Locked after `logs`.
+    pending: pending::Pending,
+    /// Whether the last stop of each directory was clean.
+    clean: Vec<bool>,
+    /// Counts the calls of `update_topic_config`: a log that is opened meanwhile must not miss one.
+    config_changes: AtomicU64,
     /// One creation or deletion at a time.
     changing: Mutex<()>,
     doomed: Mutex<Vec<Doomed>>,
     newly_offline: Mutex<Vec<(PathBuf, BTreeSet<TopicPartition>)>>,
+    /// Why directories could not be used at the start.
+    left_out: Mutex<Vec<String>>,
     /// What each checkpoint file holds, so that it is written when that changed.
     written: checkpoints::Written,
     cleaner: CleanerState,
@@ -128,6 +139,7 @@ impl LogManager {
 
     /// A topic's configuration changed.
     pub fn update_topic_config(&self, topic: &str, config: Arc<LogConfig>) {
+        self.config_changes.fetch_add(1, SeqCst);
         for (partition, log) in self.logs() {
             if &*partition.topic == topic {
                 log.lock().update_config(config.clone());
@@ -172,17 +184,26 @@ impl LogManager {
             "the log directory {} goes offline: {error}. Its partitions are not served until the disk is fixed and the broker restarted",
             dir.path.display()
         );
+        self.lose(at)
+    }
+
+    /// The partitions of a directory that has gone offline.
+    fn lose(&self, at: usize) -> BTreeSet<TopicPartition> {
         let mut lost = BTreeSet::new();
-        self.logs.write().retain(|partition, held| {
+        let mut logs = self.logs.write();
+        logs.retain(|partition, held| {
             let stays = held.dir != at;
             if !stays {
                 lost.insert(partition.clone());
             }
             stays
         });
-        self.newly_offline
-            .lock()
-            .push((dir.path.clone(), lost.clone()));
+        lost.extend(self.pending.remove_dir(at));
+        drop(logs);
+        if let Some(dir) = self.dirs.get(at) {
+            let news = (dir.path.clone(), lost.clone());
+            self.newly_offline.lock().push(news);
+        }
         lost
     }
 

@@ -114,7 +114,8 @@ impl LogManager {
         }
     }
 
-    /// Flushes and closes all logs, writes checkpoints and the clean-shutdown files, unlocks.
+    /// Flushes and closes all logs, writes checkpoints and the clean-shutdown files, unlocks. Logs that are not loaded yet
+    /// stay as they are; their loading must have ended.
     pub fn shutdown(&self, now_ms: i64) {
         let _changing = self.changing.lock();
         let logs = Mutex::new(self.logs());
@@ -145,8 +146,10 @@ impl LogManager {
             if dir.is_offline() {
                 continue;
             }
-            // With a log that could not be closed, the next start has to look.
-            if !failed.contains(&at)
+            // With a log that could not be closed or has not been checked, the next start has to look.
+            let checked = self.was_clean(at) || !self.pending.any_in(at);
+            if checked
+                && !failed.contains(&at)
                 && let Err(error) = dir.write_clean_shutdown()
             {
                 tracing::warn!("the next start will check all logs: {error}");

@@ -1,18 +1,23 @@
 //! How far the loading of the logs is, for whoever waits for it.
 
+use crate::naming::TopicPartition;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Watches a loading, and may stop it.
 pub struct LoadControl<'a> {
-    /// Once true, the loading ends soon with [`crate::StartError::Stopped`]. What was recovered by then is not recovered
+    /// Once true, the loading ends soon. What was recovered by then is not recovered
     /// again by the next start, and what had been stopped cleanly still counts as that.
     pub stop: &'a AtomicBool,
     /// Called a few times a second, and at the end.
     pub progress: &'a (dyn Fn(&LoadProgress) + Sync),
     /// A recovery that takes longer keeps its progress on disk so often, for the case that it is killed.
     pub keep_every: Duration,
+    /// Called with each log that can be used from now on, on the thread that loaded it.
+    pub loaded: &'a (dyn Fn(&TopicPartition) + Sync),
+    /// Called when a directory went offline.
+    pub dir_failed: &'a (dyn Fn() + Sync),
 }
 
 impl Default for LoadControl<'_> {
@@ -23,6 +28,8 @@ impl Default for LoadControl<'_> {
             stop: &NEVER,
             progress: &|_| {},
             keep_every: Duration::from_secs(2),
+            loaded: &|_| {},
+            dir_failed: &|| {},
         }
     }
 }
