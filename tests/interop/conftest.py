@@ -12,6 +12,7 @@ CALLS = {
     "test_loggers.py": {"java", "mvn"},
     "test_zk_sasl.py": {"java", "mvn"},
     "test_zk_tls.py": {"java", "mvn"},
+    "test_zk_security.py": {"java", "mvn"},
     "test_java_tools.py": {"java", "mvn"},
     "test_own_tools.py": {"java", "mvn"},
     "test_java_clients.py": {"java", "javac", "mvn"},

@@ -1,6 +1,6 @@
 //! A ZooKeeper session: requests pipelined in call order, watches in one ordered queue, re-attachment after a cut.
 //!
-//! Reading order: [`config`] (the connect string), [`op`] (requests and results), [`event`], [`core`] (the session as a
+//! Reading order: [`config`] (the connect string), [`secured`] (logins and TLS, from properties), [`op`] (requests and results), [`event`], [`core`] (the session as a
 //! state machine without I/O), `session` (the task that owns the socket), [`client`] (the handle that callers clone).
 //!
 //! Invariants: a watch event reaches the event queue before any reply that carries newer data is completed. A request
@@ -13,6 +13,7 @@ pub mod core;
 pub mod event;
 pub mod op;
 mod probe;
+pub mod secured;
 mod session;
 
 pub use client::{ReplyFuture, ZkClient};
@@ -21,3 +22,4 @@ pub use event::{EventReceiver, SessionState, WatchEvent, ZkEvent};
 pub use gracchus_zk_proto::{Acl, AddWatchMode, CreateMode, EventType, Id, Stat, ZkError, perms};
 pub use op::{MultiFailure, Op, OpResult, Reply};
 pub use probe::look;
+pub use secured::Secured;

@@ -48,7 +48,11 @@ async fn look_at(config: &ZkConfig, host: &str, address: SocketAddr) -> String {
     };
     if let Some(tls) = &config.tls {
         return match tls::handshake(tls, stream, host, address).await {
-            Ok(_) => silent.into(),
+            // With TLS 1.3 a server says only after the handshake that it does not like the client's certificate.
+            Ok(mut stream) => match timeout(PATIENCE / 2, stream.read_u8()).await {
+                Ok(Err(error)) => tls::explain(&error, host),
+                _ => silent.into(),
+            },
             Err(reason) => reason,
         };
     }

@@ -49,6 +49,7 @@ honoured! {
     zookeeper_session_timeout_ms: i32 = "zookeeper.session.timeout.ms",
     zookeeper_connection_timeout_ms: Option<i32> = "zookeeper.connection.timeout.ms",
     zookeeper_max_in_flight_requests: i32 = "zookeeper.max.in.flight.requests",
+    zookeeper_set_acl: bool = "zookeeper.set.acl",
     inter_broker_protocol_version: String = "inter.broker.protocol.version",
     // network
     listeners: String = "listeners",

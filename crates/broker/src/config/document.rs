@@ -4,6 +4,7 @@ use super::broker_config::HONOURED;
 use super::catalogue::{self, Kind, UpdateMode};
 use super::refusals::refuse_harmful;
 use super::store::Props;
+use super::zookeeper_security::is_honoured;
 
 /// `docs/server-properties.md` lists every key under what this broker does with it; this test makes the list.
 fn table() -> String {
@@ -39,9 +40,12 @@ fn table() -> String {
     text += &list(&refused);
     text += "\nAlso refused: listeners of the protocols SSL, SASL_PLAINTEXT and SASL_SSL, `offsets.commit.required.acks` other than -1,\n\
              and values with `${...}` where `config.providers` is set.\n\n## Honoured\n\n";
-    text += &list(&|key| HONOURED.contains(&key) || key == "node.id");
+    let honoured = |key: &str| {
+        HONOURED.contains(&key) || key == "node.id" || is_honoured(key) && !refused(key)
+    };
+    text += &list(&honoured);
     text += "\n## Known, without effect\n\nA warning names them at start if they are set to anything but their default.\n\n";
-    text += &list(&|key| !HONOURED.contains(&key) && key != "node.id" && !refused(key));
+    text += &list(&|key| !honoured(key) && !refused(key));
     text
 }
 

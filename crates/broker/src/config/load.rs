@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use gracchus_zk_client::Secured;
+
 use super::broker_config::BrokerConfig;
 use super::catalogue::{self, Kind};
 use super::error::ConfigError;
 use super::listeners::{Listeners, SecurityProtocol};
 use super::refusals::{refuse_contradictions, refuse_harmful};
 use super::store::Props;
-use super::{properties, validate, warnings};
+use super::{properties, validate, warnings, zookeeper_security};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct Loaded {
     pub origins: BTreeMap<String, Origin>,
     /// Typed.
     pub config: BrokerConfig,
+    /// SASL and TLS to ZooKeeper.
+    pub secured: Secured,
     /// Listeners, checked.
     pub listeners: Listeners,
     /// One line each, to be logged.
@@ -54,9 +58,16 @@ pub struct Sources {
     values: Props,
     origins: BTreeMap<String, Origin>,
     warnings: Vec<String>,
+    /// System properties of the JVM that Kafka would be.
+    jvm: Props,
 }
 
 impl Sources {
+    /// Adds the system properties among a JVM's options (`KAFKA_OPTS`).
+    pub fn jvm_options(&mut self, options: &str) {
+        self.jvm.extend(gracchus_security::jvm::properties(options));
+    }
+
     /// Adds a pair.
     pub fn set(&mut self, key: &str, value: &str, origin: Origin) {
         if let (Origin::File(file, line), Some(Origin::File(earlier, at))) =
@@ -115,6 +126,7 @@ impl Sources {
             values,
             origins,
             mut warnings,
+            jvm,
         } = self;
         for (key, value) in &values {
             if let Some(def) = catalogue::find(Kind::Broker, key) {
@@ -156,12 +168,15 @@ impl Sources {
                 secured.protocol.name()
             )));
         }
+        let mut secured = zookeeper_security::secured(&set, &jvm)?;
         warnings.extend(warnings::of_keys(&set));
+        warnings.append(&mut secured.warnings);
         warnings.extend(warnings::ignored_format(&config));
         Ok(Loaded {
             values: set,
             origins,
             config,
+            secured,
             listeners,
             warnings,
         })

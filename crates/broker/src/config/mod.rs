@@ -35,6 +35,8 @@ pub mod value;
 pub mod version;
 /// What is warned about.
 pub mod warnings;
+/// SASL and TLS to ZooKeeper.
+pub mod zookeeper_security;
 
 /// What AlterConfigs may do.
 pub mod alter;

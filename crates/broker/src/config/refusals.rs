@@ -35,11 +35,11 @@ pub(super) fn refuse_harmful(values: &Props) -> Result<(), ConfigError> {
                 .into(),
         );
     }
-    for key in ["zookeeper.set.acl", "zookeeper.ssl.client.enable"] {
+    for key in ["zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"] {
         if is_true(values, key) {
             return refuse(format!(
-                "{key}=true is not offered yet; ignoring it would leave znodes or their traffic open to anybody. Remove \
-                 it, or leave this broker on Apache Kafka for now."
+                "{key}=true: whether certificates were revoked is not looked at, so that a server which should be kept out \
+                 would be talked to. Remove it, or leave this broker on Apache Kafka for now."
             ));
         }
     }
@@ -186,6 +186,8 @@ mod tests {
                 "kafka.security.authorizer.AclAuthorizer",
             ),
             ("zookeeper.set.acl", "true"),
+            ("zookeeper.ssl.client.enable", "true"),
+            ("zookeeper.ssl.crl.enable", "true"),
             ("create.topic.policy.class.name", "org.example.Policy"),
             ("listeners", "PLAINTEXT://:9092,SSL://:9093"),
             ("offsets.commit.required.acks", "1"),
@@ -193,7 +195,9 @@ mod tests {
         ] {
             let error = check(&[(key, value)]).unwrap_err();
             assert!(
-                error.contains(key) || error.contains("SSL"),
+                error.contains(key)
+                    || error.contains("SSL")
+                    || error.contains("zookeeper.ssl.truststore.location"),
                 "{key}: {error}"
             );
         }

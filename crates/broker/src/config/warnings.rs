@@ -6,6 +6,7 @@ use super::broker_config::{BrokerConfig, HONOURED};
 use super::catalogue::{self, Kind, ValueType};
 use super::store::Props;
 use super::version::MetadataVersion;
+use super::zookeeper_security;
 
 /// Prefixes under which anything goes: listener and plugin parameters.
 const FREE_PREFIXES: &[&str] = &[
@@ -16,10 +17,12 @@ const FREE_PREFIXES: &[&str] = &[
     "rsm.config.",
 ];
 /// Keys that Kafka reads although its definitions lack them.
-const OUTSIDE_THE_CATALOGUE: &[&str] = &[
-    "super.users",
-    "allow.everyone.if.no.acl.found",
+const OUTSIDE_THE_CATALOGUE: &[&str] = &["super.users", "allow.everyone.if.no.acl.found"];
+/// What people write among the keys, and only the JVM's command line is looked for.
+const OF_THE_JVM: &[&str] = &[
     "zookeeper.sasl.client",
+    "zookeeper.sasl.clientconfig",
+    "java.security.auth.login.config",
 ];
 
 /// The classes of `replica.selector.class` that Kafka comes with.
@@ -38,7 +41,16 @@ pub(super) fn of_keys(values: &Props) -> Vec<String> {
                 "{key}={value} is no class that this broker has: consumers read from leaders"
             ));
         }
-        if honoured.contains(key.as_str()) || key == "node.id" {
+        if honoured.contains(key.as_str())
+            || key == "node.id"
+            || zookeeper_security::is_honoured(key)
+        {
+            continue;
+        }
+        if OF_THE_JVM.contains(&key.as_str()) {
+            warnings.push(format!(
+                "{key} has no effect in this file: it is a system property, which KAFKA_OPTS sets (-D{key}={value})"
+            ));
             continue;
         }
         if FREE_PREFIXES.iter().any(|p| key.starts_with(p))

@@ -20,6 +20,9 @@ pub enum LifecycleError {
     /// ZooKeeper's content or answer.
     #[error("{0}. Is zookeeper.connect right, and may this broker write there?")]
     Registry(#[from] gracchus_registry::RegistryError),
+    /// ZooKeeper does not believe who we are.
+    #[error("{0}. Correct the login configuration, on whichever side it is wrong.")]
+    ZooKeeperLogin(String),
     /// `zookeeper.connect` cannot be read.
     #[error("zookeeper.connect: {0}")]
     ConnectString(String),

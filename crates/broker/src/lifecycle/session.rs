@@ -65,9 +65,8 @@ pub fn start(
                     broker.controller.session_expired().await;
                     broker.registry.zk().reopen().await;
                 }
-                ZkEvent::Session(SessionState::AuthFailed) => {
-                    tracing::error!("ZooKeeper at {connect} refused our credentials; trying again");
-                }
+                // The session itself says why, and tries again.
+                ZkEvent::Session(SessionState::AuthFailed) => {}
                 ZkEvent::Session(SessionState::Closed) => return,
             }
         }

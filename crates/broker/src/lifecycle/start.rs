@@ -150,7 +150,7 @@ async fn identify(
     let session_file = zookeeper::session_file(data_dirs.first().map_or(Path::new("."), |d| d));
     let left = zookeeper::kept_session(&session_file, &connect);
     let (zk, events) = zookeeper::connect(&loaded, &zk_config, left, status).await?;
-    let registry = Registry::new(zk.clone(), false);
+    let registry = Registry::new(zk.clone(), config.zookeeper_set_acl);
     status.starting("settling the broker's identity");
     let shown_dirs = data_dirs
         .iter()

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gracchus_registry::RegistryError;
 use gracchus_registry::registry::{create_chroot, end_session};
-use gracchus_zk_client::{ConnectString, EventReceiver, SessionState, ZkClient, ZkConfig, ZkEvent};
+use gracchus_zk_client::{
+    ConnectString, EventReceiver, SessionState, ZkClient, ZkConfig, ZkEvent, look,
+};
 
 use super::error::LifecycleError;
 use super::status::Status;
@@ -40,6 +43,7 @@ pub fn zk_config(loaded: &Loaded, broker: &str) -> Result<ZkConfig, LifecycleErr
             .max(1);
     }
     config.name = broker.to_owned();
+    loaded.secured.apply(&mut config);
     Ok(config)
 }
 
@@ -60,7 +64,12 @@ pub async fn connect(
             );
             end_session(config, session).await;
         }
-        create_chroot(config, false).await?;
+        match create_chroot(config, loaded.config.zookeeper_set_acl).await {
+            Err(RegistryError::Login(reason)) => {
+                return Err(LifecycleError::ZooKeeperLogin(reason));
+            }
+            made => made?,
+        }
         let (zk, mut events) = ZkClient::start(config.clone());
         loop {
             match events.recv().await {
@@ -72,6 +81,10 @@ pub async fn connect(
                     return Ok((zk, events));
                 }
                 Some(ZkEvent::Session(SessionState::Expired)) => zk.reopen().await,
+                Some(ZkEvent::Session(SessionState::AuthFailed)) => {
+                    let reason = zk.auth_failure().unwrap_or_default();
+                    return Err(LifecycleError::ZooKeeperLogin(reason));
+                }
                 Some(_) => {}
                 None => return Err(LifecycleError::Stopped),
             }
@@ -120,30 +133,6 @@ pub async fn connect(
         lines += 1;
         status.starting(text);
     }
-}
-
-/// What each server of the connect string says to a plain connection, in one line.
-async fn look(config: &ZkConfig) -> String {
-    let mut seen = Vec::new();
-    for (host, port) in config.connect.servers.iter().take(5) {
-        let addresses: Vec<_> = match tokio::net::lookup_host((host.as_str(), *port)).await {
-            Ok(found) => found.collect(),
-            Err(error) => {
-                seen.push(format!("{host}:{port} cannot be resolved ({error})"));
-                continue;
-            }
-        };
-        for address in addresses.iter().take(2) {
-            let attempt = tokio::net::TcpStream::connect(address);
-            let said = match tokio::time::timeout(Duration::from_secs(1), attempt).await {
-                Ok(Ok(_)) => "takes connections but gives no session".to_owned(),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "no answer within 1 s".to_owned(),
-            };
-            seen.push(format!("{host}:{port} ({}): {said}", address.ip()));
-        }
-    }
-    seen.join("; ")
 }
 
 /// Where the session is kept: in the first log directory, which only one process can hold at a time.

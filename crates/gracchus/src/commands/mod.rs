@@ -110,6 +110,10 @@ impl ConfigArgs {
         for text in &self.overrides {
             sources.assignment("--override", text)?;
         }
+        // Where Kafka's scripts are told the system properties.
+        if let Ok(options) = std::env::var("KAFKA_OPTS") {
+            sources.jvm_options(&options);
+        }
         sources.check()
     }
 }

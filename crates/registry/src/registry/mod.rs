@@ -39,6 +39,8 @@ pub enum RegistryError {
         "{path} cannot be read: {source}. Repair the node's content (gracchus zk set {path} ...)"
     )]
     Content { path: String, source: ZnodeError },
+    #[error("{0}")]
+    Login(String),
     /// Retriable: configs are written only while a ZooKeeper-mode controller is elected.
     #[error("no controller is elected at present; try again")]
     NoController,

@@ -5,7 +5,7 @@ use crate::json::ClusterId;
 use crate::op::{ZkOp, ZkResult};
 use crate::paths;
 use bytes::Bytes;
-use gracchus_zk_client::{CreateMode, ZkClient, ZkConfig, ZkError};
+use gracchus_zk_client::{CreateMode, SessionState, ZkClient, ZkConfig, ZkError, ZkEvent};
 
 impl Registry {
     /// Makes the nodes that every broker makes at its start, in Kafka's order, with null data. Existing ones stay.
@@ -144,9 +144,21 @@ pub async fn create_chroot(config: &ZkConfig, secure: bool) -> Result<(), Regist
     let mut rootless = config.clone();
     rootless.connect.chroot = String::new();
     rootless.session = None;
-    let (zk, _events) = ZkClient::start(rootless);
+    let (zk, mut events) = ZkClient::start(rootless);
     let registry = Registry::new(zk, secure);
-    let made = registry.ensure_paths(&[&chroot]).await;
+    let refused = async {
+        while let Some(event) = events.recv().await {
+            if event == ZkEvent::Session(SessionState::AuthFailed) {
+                return registry.zk.auth_failure().unwrap_or_default();
+            }
+        }
+        std::future::pending().await
+    };
+    let paths = [&*chroot];
+    let made = tokio::select! {
+        made = registry.ensure_paths(&paths) => made,
+        reason = refused => Err(RegistryError::Login(reason)),
+    };
     registry.zk.close().await;
     made
 }

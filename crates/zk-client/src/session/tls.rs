@@ -31,8 +31,9 @@ pub(crate) async fn handshake(
     }
 }
 
-fn explain(error: &io::Error, host: &str) -> String {
-    use rustls::{CertificateError, Error};
+/// A failure in terms of what to set right.
+pub(crate) fn explain(error: &io::Error, host: &str) -> String {
+    use rustls::{AlertDescription, CertificateError, Error};
     let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     match of_tls {
         Some(Error::InvalidMessage(_)) => format!("{IS_PLAIN} ({error})"),
@@ -43,6 +44,17 @@ fn explain(error: &io::Error, host: &str) -> String {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         )) => format!(
             "the server's certificate is of another host than {host} ({error}): name the server as its certificate does, or set an empty zookeeper.ssl.endpoint.identification.algorithm"
+        ),
+        Some(Error::AlertReceived(AlertDescription::ProtocolVersion)) => format!(
+            "the server speaks no TLS version that the client does ({error}): see zookeeper.ssl.protocol and zookeeper.ssl.enabled.protocols"
+        ),
+        Some(Error::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA,
+        )) => format!(
+            "the server wants a client's certificate that it trusts ({error}): see zookeeper.ssl.keystore.location, and the server's trust store"
         ),
         Some(error) => format!("TLS failed: {error}"),
         None if error.kind() == io::ErrorKind::UnexpectedEof
