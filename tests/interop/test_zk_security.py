@@ -191,6 +191,13 @@ def test_a_broker_comes_back_as_itself(tmp_path, stores, brokers):
         mine = {(31, "x509", "CN=broker,OU=Dev,O=Test"), (31, "sasl", "kafka")}
         assert acls["/config/topics/before"] == acls["/config/topics/after"] == mine | {(1, "world", "anyone")}
         assert acls["/config/users"] == mine
+        keys = tmp_path / "tls.properties"
+        keys.write_text("".join(f"{key}={value}\n" for key, value in server.tls().items()))
+        shell = ["zk", "-server", f"127.0.0.1:{server.secure_port}", "-zk-tls-config-file", keys, "getAcl", "/config/users"]
+        shown = gracchus(*shell, env={"KAFKA_OPTS": f"-Djava.security.auth.login.config={server.jaas}"}).stdout
+        assert "'x509,'CN=broker%2COU=Dev%2CO=Test\n: cdrwa" in shown and "'sasl,'kafka\n: cdrwa" in shown
+        stranger = gracchus("zk", "-server", f"127.0.0.1:{server.port}", "getAcl", "/config/users", check=False)
+        assert "/config/users" in stranger.stderr and "sasl" not in stranger.stdout
     finally:
         server.process.kill()
 

@@ -41,6 +41,18 @@ pub(super) fn parse(text: &str, sink: &mut Sink) -> Vec<Acl> {
     acls
 }
 
+/// An id as zkCli prints it: what would end it in a list is in the encoding of URLs.
+pub(super) fn escaped(id: &str) -> String {
+    let mut out = String::with_capacity(id.len());
+    for c in id.chars() {
+        match c {
+            '\0' | '\n' | '\r' | ',' | '}' | '%' => out += &format!("%{:02X}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// `cdrwa`, as far as granted.
 pub(super) fn letters(mask: i32) -> String {
     LETTERS
@@ -76,6 +88,7 @@ mod tests {
             sink.captured.as_deref(),
             Some("world:anyone does not have the form scheme:id:perm\n")
         );
+        assert_eq!(escaped("CN=a,O=b%"), "CN=a%2CO=b%25");
         assert_eq!(letters(31), "cdrwa");
         assert_eq!(letters(perms::CREATE | perms::DELETE), "cd");
     }

@@ -1,7 +1,7 @@
 //! `gracchus zk`: the ZooKeeper shell. From the result on it prints what zkCli 3.9 prints, without zkCli's banner.
 //!
 //! Reading order: [`line`] (words of a line), [`options`] (flags of a command), [`output`] (where text goes, stats, times,
-//! errors), [`acl`], [`read`], [`write`], [`quota`] and [`reconfig`] (the commands), [`shell`] (dispatch), [`interactive`] and [`editor`] (lines from a terminal), [`explain`]
+//! errors), [`acl`], [`read`], [`write`], [`quota`] and [`reconfig`] (the commands), [`secure`] (SASL and TLS), [`shell`] (dispatch), [`interactive`] and [`editor`] (lines from a terminal), [`explain`]
 //! (what Kafka's znodes mean).
 
 mod acl;
@@ -15,11 +15,13 @@ mod output;
 mod quota;
 mod read;
 mod reconfig;
+mod secure;
 mod shell;
 #[cfg(test)]
 mod tests;
 mod write;
 
+use gracchus_zk_client::secured::Properties;
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -29,6 +31,9 @@ Without a command: reads commands from standard input, with a prompt on a termin
   -server             where ZooKeeper is (localhost:2181)
   -timeout            session timeout to ask for, ms (30000)
   -waitforconnection  wait for the server for the whole timeout before the first command (else 5 s)
+  -client-configuration, -zk-tls-config-file
+                      a file of keys for TLS: ZooKeeper's names, or Kafka's; KAFKA_OPTS, CLIENT_JVMFLAGS and JVMFLAGS may
+                      set the former, and -Djava.security.auth.login.config=FILE for SASL
   --format json       ls, get, stat, getAcl and explain print one JSON object
 
 Commands:
@@ -41,6 +46,8 @@ struct Arguments {
     timeout_ms: u64,
     wait: bool,
     json: bool,
+    /// For SASL and TLS, by ZooKeeper's names.
+    properties: Properties,
     command: Vec<String>,
 }
 
@@ -79,6 +86,7 @@ fn parse(arguments: &[String]) -> Result<Option<Arguments>, String> {
         timeout_ms: 30_000,
         wait: false,
         json: false,
+        properties: secure::of_the_environment(),
         command: Vec::new(),
     };
     let mut rest = arguments.iter();
@@ -96,6 +104,8 @@ fn parse(arguments: &[String]) -> Result<Option<Arguments>, String> {
                     .parse()
                     .map_err(|_| format!("Error: -timeout takes a number of ms, not {text:?}"))?;
             }
+            "-client-configuration" => parsed.properties.extend(secure::zookeepers(&value()?)?),
+            "-zk-tls-config-file" => parsed.properties.extend(secure::kafkas(&value()?)?),
             "-waitforconnection" | "--waitforconnection" => parsed.wait = true,
             "--format" => match value()?.as_str() {
                 "json" => parsed.json = true,

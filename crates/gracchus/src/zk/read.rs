@@ -192,8 +192,11 @@ pub(super) async fn get_acl(c: &mut Context<'_>, given: &Given) -> Result<(), Cl
         return Ok(());
     }
     for entry in &acls {
-        c.sink
-            .out(&format!("'{},'{}", entry.id.scheme, entry.id.id));
+        c.sink.out(&format!(
+            "'{},'{}",
+            entry.id.scheme,
+            acl::escaped(&entry.id.id)
+        ));
         c.sink.out(&format!(": {}", acl::letters(entry.perms)));
     }
     if given.has('s') {

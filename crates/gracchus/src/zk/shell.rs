@@ -4,7 +4,10 @@ use super::options::{self, Given};
 use super::output::{CliError, Sink, watched_event};
 use super::read::Context;
 use super::{Arguments, explain, line, quota, read, reconfig, write};
-use gracchus_zk_client::{ConnectString, EventReceiver, SessionState, ZkClient, ZkConfig, ZkEvent};
+use gracchus_zk_client::secured::ZOOKEEPERS;
+use gracchus_zk_client::{
+    ConnectString, EventReceiver, Secured, SessionState, ZkClient, ZkConfig, ZkEvent, look,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -86,6 +89,7 @@ pub(super) struct Shell {
     pub(super) connected: watch::Receiver<bool>,
     pub(super) server: String,
     timeout: Duration,
+    secured: Secured,
     wait: Duration,
     json: bool,
     interactive: bool,
@@ -120,8 +124,11 @@ impl Shell {
     pub(super) fn new(arguments: &Arguments, interactive: bool) -> Result<Self, CliError> {
         let timeout = Duration::from_millis(arguments.timeout_ms.clamp(1, i32::MAX as u64));
         let print_watches = Arc::new(AtomicBool::new(interactive));
-        let (zk, connected) = connect(&arguments.server, timeout, &print_watches)?;
+        let secured = Secured::from_properties(&arguments.properties, ZOOKEEPERS)
+            .map_err(|error| CliError::new(format!("gracchus zk: {error}")))?;
+        let (zk, connected) = connect(&arguments.server, timeout, &print_watches, &secured)?;
         Ok(Shell {
+            secured,
             zk,
             connected,
             server: arguments.server.clone(),
@@ -254,8 +261,9 @@ impl Shell {
         if self.wait_connected().await {
             return Ok(());
         }
+        let seen = look(&config(&self.server, self.timeout, &self.secured)?).await;
         self.sink.err(&format!(
-            "gracchus zk: no ZooKeeper server has answered at {} within {} s",
+            "gracchus zk: no ZooKeeper server has answered at {} within {} s ({seen})",
             self.server,
             self.wait.as_secs_f64()
         ));
@@ -327,7 +335,7 @@ impl Shell {
 
     async fn reconnect(&mut self, server: Option<&str>) -> Result<(), CliError> {
         let server = server.map_or_else(|| self.server.clone(), str::to_owned);
-        let (zk, connected) = connect(&server, self.timeout, &self.print_watches)?;
+        let (zk, connected) = connect(&server, self.timeout, &self.print_watches, &self.secured)?;
         self.close().await;
         (self.zk, self.connected, self.server, self.is_open) = (zk, connected, server, true);
         Ok(())
@@ -346,19 +354,26 @@ impl Shell {
     }
 }
 
-/// Starts a session; its events are printed while the flag says so. An expired session is replaced by a new one, as the
-/// prompt would be of no use else.
-fn connect(
-    server: &str,
-    timeout: Duration,
-    print_watches: &Arc<AtomicBool>,
-) -> Result<(ZkClient, watch::Receiver<bool>), CliError> {
+fn config(server: &str, timeout: Duration, secured: &Secured) -> Result<ZkConfig, CliError> {
     let connect: ConnectString = server
         .parse()
         .map_err(|error| CliError::new(format!("gracchus zk: {error}")))?;
     let mut config = ZkConfig::new(connect);
     config.session_timeout = timeout;
     config.name = "zk".to_owned();
+    secured.apply(&mut config);
+    Ok(config)
+}
+
+/// Starts a session; its events are printed while the flag says so. An expired session is replaced by a new one, as the
+/// prompt would be of no use else.
+fn connect(
+    server: &str,
+    timeout: Duration,
+    print_watches: &Arc<AtomicBool>,
+    secured: &Secured,
+) -> Result<(ZkClient, watch::Receiver<bool>), CliError> {
+    let config = config(server, timeout, secured)?;
     let (zk, events) = ZkClient::start(config);
     let (up, connected) = watch::channel(false);
     tokio::spawn(follow(zk.clone(), events, up, print_watches.clone()));
@@ -389,8 +404,10 @@ async fn follow(
                 zk.reopen().await;
             }
             ZkEvent::Session(SessionState::Closed) => return,
-            ZkEvent::Session(SessionState::Overdue | SessionState::AuthFailed)
-            | ZkEvent::Watch(_) => {}
+            ZkEvent::Session(SessionState::AuthFailed) => {
+                eprintln!("{}", zk.auth_failure().unwrap_or_default());
+            }
+            ZkEvent::Session(SessionState::Overdue) | ZkEvent::Watch(_) => {}
         }
     }
 }

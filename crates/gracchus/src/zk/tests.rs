@@ -5,6 +5,7 @@ use super::output::Sink;
 use super::shell::Shell;
 use flate2::read::GzDecoder;
 use gracchus_zk_server::{ZkConfig, ZkServer};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ async fn one_shot(server: &str, command: &[&str]) -> (String, u8) {
         timeout_ms: 30_000,
         wait: true,
         json: false,
+        properties: BTreeMap::default(),
         command: command.iter().map(|word| (*word).to_owned()).collect(),
     };
     let mut shell = Shell::new(&arguments, false).unwrap();
