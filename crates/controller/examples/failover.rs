@@ -1,9 +1,11 @@
-//! What a controller's fail-over costs: `failover ADDRESS [PARTITIONS...]`, ADDRESS a running ZooKeeper server of either kind.
+//! What a controller's fail-over costs: `failover ADDRESS [--rounds N] [PARTITIONS...]`, ADDRESS a running ZooKeeper server
+//! of either kind.
 //!
 //! Five brokers, one of them controller and leader of a fifth of the partitions. It goes; the time until the next
 //! controller has read everything, written every new leader and sent the requests about it stands beside the time that a
-//! bare client takes for the same reads and conditional writes, all sent at once over one socket. The brokers are
-//! simulated: they are registered, and take every request.
+//! bare client takes for the same reads and conditional writes, made beforehand and all sent at once over one socket. The
+//! brokers are simulated: they are registered, and take every request. A first fail-over, which is not counted, gives the
+//! operations; then each round times the controller and the bare client, one after the other, each on a tree of its own.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,9 +13,9 @@
     clippy::indexing_slicing
 )]
 
-use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
@@ -28,6 +30,7 @@ use gracchus_zk_proto::request::{
     CheckVersionRequest, CreateRequest, DeleteRequest, PathWatchRequest, SetDataRequest,
 };
 use gracchus_zk_proto::{ConnectRequest, Jute, OpCode, RequestHeader};
+use tokio::sync::mpsc;
 
 const BROKERS: i32 = 5;
 const TOPIC_SIZE: i32 = 500;
@@ -39,28 +42,46 @@ const CHUNK: usize = 20_000;
 async fn main() {
     let mut args = std::env::args().skip(1);
     let address = args.next().expect("failover ADDRESS [PARTITIONS...]");
-    let mut sizes: Vec<i32> = args.map(|n| n.parse().expect("a number")).collect();
+    let mut sizes: Vec<i32> = Vec::new();
+    let mut rounds = 3;
+    while let Some(arg) = args.next() {
+        if arg == "--rounds" {
+            rounds = args.next().and_then(|n| n.parse().ok()).expect("a number");
+        } else {
+            sizes.push(arg.parse().expect("a number"));
+        }
+    }
     if sizes.is_empty() {
         sizes = vec![12_500, 25_000, 50_000, 100_000];
     }
+    let trees = Trees {
+        address,
+        made: AtomicUsize::new(0),
+    };
     for partitions in sizes {
-        let stamp = std::process::id();
-        let ours = format!("/failover-{stamp}-{partitions}");
-        let bare = format!("/bare-{stamp}-{partitions}");
-        for chroot in [&ours, &bare] {
-            set_up(&address, chroot, partitions).await;
+        let tree = trees.make(partitions).await;
+        let mut log = Log::default();
+        fail_over(&trees.address, &tree, partitions, Some(&mut log)).await;
+        trees.remove(&tree, partitions).await;
+        for round in 1..=rounds {
+            let tree = trees.make(partitions).await;
+            let ours = fail_over(&trees.address, &tree, partitions, None).await;
+            trees.remove(&tree, partitions).await;
+            let tree = trees.make(partitions).await;
+            let bare = replay(&trees.address, &tree, &log.ops);
+            trees.remove(&tree, partitions).await;
+            println!(
+                "{{\"partitions\":{partitions},\"round\":{round},\"reads\":{},\"writes\":{},\"requests\":{},\"controller_ms\":{:.0},\"of_it_steps_ms\":{:.0},\"cpu_ms\":{:.0},\"bare_ms\":{:.0},\"ratio\":{:.2}}}",
+                log.ops.iter().filter(|op| !is_write(op)).count(),
+                log.ops.iter().filter(|op| is_write(op)).count(),
+                log.requests,
+                ours.took * 1e3,
+                ours.steps * 1e3,
+                ours.cpu * 1e3,
+                bare * 1e3,
+                ours.took / bare
+            );
         }
-        let (took, log) = fail_over(&address, &ours, partitions).await;
-        let same = replay(&address, &bare, &log.ops);
-        println!(
-            "{{\"partitions\":{partitions},\"reads\":{},\"writes\":{},\"requests\":{},\"controller_ms\":{:.0},\"bare_ms\":{:.0},\"ratio\":{:.2}}}",
-            log.ops.iter().filter(|op| !is_write(op)).count(),
-            log.ops.iter().filter(|op| is_write(op)).count(),
-            log.requests,
-            took * 1e3,
-            same * 1e3,
-            took / same
-        );
     }
 }
 
@@ -74,20 +95,54 @@ fn node(path: impl Into<String>, data: Option<String>) -> ZkOp {
     ZkOp::create(path, data.map(Bytes::from))
 }
 
-/// A cluster at rest: topics, states, broker 0 its leader of a fifth; nobody registered.
-async fn set_up(address: &str, chroot: &str, partitions: i32) {
-    let (zk, _events) = connect(address, "");
-    Registry::new(zk.clone(), false)
-        .execute_one(node(chroot, None))
-        .await
-        .expect("the chroot");
-    zk.close().await;
-    let (zk, _events) = connect(address, chroot);
-    let registry = Registry::new(zk.clone(), false);
-    registry
-        .create_paths_at_start()
-        .await
-        .expect("Kafka's paths");
+/// The scratch clusters on the server.
+struct Trees {
+    address: String,
+    made: AtomicUsize,
+}
+
+impl Trees {
+    async fn make(&self, partitions: i32) -> String {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let chroot = format!("/failover-{}-{number}", std::process::id());
+        let (zk, _events) = connect(&self.address, "");
+        Registry::new(zk.clone(), false)
+            .execute_one(node(&chroot, None))
+            .await
+            .expect("the chroot");
+        zk.close().await;
+        let (zk, _events) = connect(&self.address, &chroot);
+        let registry = Registry::new(zk.clone(), false);
+        registry
+            .create_paths_at_start()
+            .await
+            .expect("Kafka's paths");
+        for chunk in cluster(partitions).chunks(CHUNK) {
+            for result in registry.execute(chunk.to_vec()).await {
+                result.expect("a node of the set-up");
+            }
+        }
+        zk.close().await;
+        chroot
+    }
+
+    async fn remove(&self, chroot: &str, partitions: i32) {
+        let (zk, _events) = connect(&self.address, chroot);
+        let registry = Registry::new(zk.clone(), false);
+        let delete = |op: &ZkOp| ZkOp::Delete {
+            path: op.path().to_owned(),
+            version: -1,
+        };
+        for chunk in cluster(partitions).rchunks(CHUNK) {
+            let ops = chunk.iter().rev().map(delete).collect();
+            registry.execute(ops).await;
+        }
+        zk.close().await;
+    }
+}
+
+/// The nodes of a cluster at rest: topics, states, broker 0 its leader of a fifth; nobody registered.
+fn cluster(partitions: i32) -> Vec<ZkOp> {
     let mut ops = vec![node(paths::CONTROLLER_EPOCH, Some("1".into()))];
     let mut left = partitions;
     for topic in 0.. {
@@ -123,12 +178,7 @@ async fn set_up(address: &str, chroot: &str, partitions: i32) {
             ));
         }
     }
-    for chunk in ops.chunks(CHUNK) {
-        for result in registry.execute(chunk.to_vec()).await {
-            result.expect("a node of the set-up");
-        }
-    }
-    zk.close().await;
+    ops
 }
 
 #[derive(Default)]
@@ -137,7 +187,29 @@ struct Log {
     requests: usize,
 }
 
-async fn fail_over(address: &str, chroot: &str, partitions: i32) -> (f64, Log) {
+/// Seconds: all of it, what the controller's steps took of it, and the process's CPU.
+struct Took {
+    took: f64,
+    steps: f64,
+    cpu: f64,
+}
+
+/// CPU seconds of this process, of any kind, so far.
+fn cpu() -> f64 {
+    let of_task = |task: std::fs::DirEntry| -> Option<f64> {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    tasks.flatten().filter_map(of_task).sum()
+}
+
+async fn fail_over(
+    address: &str,
+    chroot: &str,
+    partitions: i32,
+    log: Option<&mut Log>,
+) -> Took {
     let (old, _) = connect(address, chroot);
     let (zk, mut events) = connect(address, chroot);
     let (old_registry, registry) = (
@@ -159,19 +231,17 @@ async fn fail_over(address: &str, chroot: &str, partitions: i32) -> (f64, Log) {
         result.expect("a registration");
     }
     let mut controller = Controller::new(config(1), || Uuid::from_bytes([1; 16]));
-    let mut log = Log::default();
     // it finds another in office and waits
     run(
         &mut controller,
         &registry,
         &mut events,
-        &mut log,
+        None,
         Event::Registered,
         |c| !c.is_waiting(),
     )
     .await;
-    log = Log::default();
-    let begun = Instant::now();
+    let (begun, cpu_before) = (Instant::now(), cpu());
     old.close().await;
     let led = |c: &Controller| {
         let topics = c.context().topics.values();
@@ -181,18 +251,19 @@ async fn fail_over(address: &str, chroot: &str, partitions: i32) -> (f64, Log) {
         c.is_active() && leaders.count() == partitions as usize
     };
     let event = watch(&mut events).await;
-    run(
+    let steps = run(
         &mut controller,
         &registry,
         &mut events,
-        &mut log,
+        log,
         event,
         |c| !c.is_waiting() && led(c),
     )
     .await;
     let took = begun.elapsed().as_secs_f64();
+    let cpu = cpu() - cpu_before;
     zk.close().await;
-    (took, log)
+    Took { took, steps, cpu }
 }
 
 async fn watch(events: &mut EventReceiver) -> Event {
@@ -208,34 +279,53 @@ async fn watch(events: &mut EventReceiver) -> Event {
     }
 }
 
-/// Steps the controller until `done`.
+/// Steps the controller until `done`; seconds that the steps took.
 async fn run(
     controller: &mut Controller,
     registry: &Registry,
     events: &mut EventReceiver,
-    log: &mut Log,
+    mut log: Option<&mut Log>,
     first: Event,
     done: impl Fn(&Controller) -> bool,
-) {
-    let mut next = VecDeque::from([first]);
+) -> f64 {
+    let (inputs, mut input) = mpsc::channel(1000);
+    let mut next = Some(first);
+    let mut steps = 0.0;
     loop {
-        while let Some(event) = next.pop_front() {
-            for action in controller.step(event, 0) {
-                match action {
-                    Action::Zk { token, ops } => {
+        let event = match next.take() {
+            Some(event) => event,
+            None if controller.is_waiting() => input.recv().await.expect("results"),
+            None if done(controller) => return steps,
+            None => watch(events).await,
+        };
+        let begun = Instant::now();
+        let actions = controller.step(event, 0);
+        steps += begun.elapsed().as_secs_f64();
+        for action in actions {
+            match action {
+                Action::Zk { token, ops } => {
+                    if let Some(log) = &mut log {
                         log.ops.extend(ops.iter().cloned());
-                        let results = registry.execute(ops).await;
-                        next.push_back(Event::ZkResult { token, results });
                     }
-                    Action::Send { .. } => log.requests += 1,
-                    _ => {}
+                    let (registry, inputs) = (registry.clone(), inputs.clone());
+                    tokio::spawn(async move {
+                        let deliver = |results| {
+                            let inputs = inputs.clone();
+                            async move {
+                                let _ = inputs.send(Event::ZkResult { token, results }).await;
+                            }
+                        };
+                        registry.execute_in_parts(ops, deliver).await;
+                    });
                 }
+                Action::Send { .. } => {
+                    if let Some(log) = &mut log {
+                        log.requests += 1;
+                    }
+                }
+                _ => {}
             }
         }
-        if done(controller) {
-            return;
-        }
-        next.push_back(watch(events).await);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the controller asks its shell to do, in order.
 
+use std::sync::Arc;
+
 use gracchus_kafka_proto::ErrorCode;
 use gracchus_kafka_proto::messages::{
     AlterPartitionResponse, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest,
@@ -14,7 +16,12 @@ use crate::event::{ApiToken, Timer};
 #[derive(Debug, Clone, PartialEq)]
 pub enum ControlRequest {
     LeaderAndIsr(LeaderAndIsrRequest, i16),
-    UpdateMetadata(UpdateMetadataRequest, i16),
+    /// The same content goes to all brokers; only the addressee's epoch differs.
+    UpdateMetadata {
+        content: Arc<UpdateMetadataRequest>,
+        broker_epoch: i64,
+        version: i16,
+    },
     StopReplica(StopReplicaRequest, i16),
 }
 
@@ -48,7 +55,8 @@ pub enum ApiResult {
 
 #[derive(Debug)]
 pub enum Action {
-    /// Run these, pipelined and in order, and come back with [`Event::ZkResult`](crate::Event::ZkResult).
+    /// Run these, pipelined and in order, and come back with [`Event::ZkResult`](crate::Event::ZkResult), best while later
+    /// ones are still under way.
     Zk {
         token: u64,
         ops: Vec<ZkOp>,

@@ -19,11 +19,11 @@ pub struct StopOrder {
 
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Broker, partition, whether the replica is new.
-    pub leader_and_isr: BTreeMap<i32, BTreeMap<PartitionKey, bool>>,
-    /// Who gets UpdateMetadata, and with which partitions; with none it tells the live brokers only.
+    /// Broker, partition, whether the replica is new. As they came; put in order, each once, when the request is built.
+    pub leader_and_isr: BTreeMap<i32, Vec<(PartitionKey, bool)>>,
+    /// Who gets UpdateMetadata, and with which partitions (likewise); with none it tells the live brokers only.
     pub metadata_brokers: BTreeSet<i32>,
-    pub metadata_partitions: BTreeSet<PartitionKey>,
+    pub metadata_partitions: Vec<PartitionKey>,
     pub stop_replica: BTreeMap<i32, BTreeMap<PartitionKey, StopOrder>>,
 }
 
@@ -44,24 +44,20 @@ impl Controller {
         is_new: bool,
     ) {
         for broker in brokers.iter().filter(|b| self.cx.is_alive(**b)) {
-            let flag = self
-                .batch
-                .leader_and_isr
-                .entry(*broker)
-                .or_default()
-                .entry(key.clone())
-                .or_insert(false);
-            *flag |= is_new;
+            let orders = self.batch.leader_and_isr.entry(*broker).or_default();
+            orders.push((key.clone(), is_new));
         }
         self.batch_metadata(key);
     }
 
     /// The partition's metadata to all live brokers.
     pub(crate) fn batch_metadata(&mut self, key: &PartitionKey) {
-        self.batch
-            .metadata_brokers
-            .extend(self.cx.brokers.keys().copied());
-        self.batch.metadata_partitions.insert(key.clone());
+        if self.batch.metadata_brokers.len() < self.cx.brokers.len() {
+            self.batch
+                .metadata_brokers
+                .extend(self.cx.brokers.keys().copied());
+        }
+        self.batch.metadata_partitions.push(key.clone());
     }
 
     pub(crate) fn batch_stop(&mut self, broker: i32, key: &PartitionKey, delete: bool) {
@@ -89,13 +85,36 @@ impl Controller {
         order.delete |= delete;
     }
 
-    /// LeaderAndIsr for everything that a broker hosts and that has a leader.
-    pub(crate) fn batch_replicas_of(&mut self, broker: i32) {
-        let hosted = self.cx.keys_where(|topic, p| {
-            p.replicas.contains(&broker) && p.leader_isr.is_some() && !self.cx.is_going(topic)
-        });
-        for key in hosted {
-            self.batch_leader_and_isr(&[broker], &key, false);
+    /// LeaderAndIsr for everything that these brokers host and that has a leader.
+    pub(crate) fn batch_replicas_of(&mut self, brokers: &[i32]) {
+        let Self { cx, batch, .. } = self;
+        let hosts: Vec<i32> = brokers
+            .iter()
+            .copied()
+            .filter(|b| cx.is_alive(*b))
+            .collect();
+        let mut any = false;
+        for (name, topic) in cx.topics.iter().filter(|(name, _)| !cx.is_going(name)) {
+            for (number, partition) in topic.partitions.iter() {
+                if partition.leader_isr.is_none() {
+                    continue;
+                }
+                let mut is_hosted = false;
+                for host in partition.replicas.iter().filter(|b| hosts.contains(b)) {
+                    let orders = batch.leader_and_isr.entry(*host).or_default();
+                    orders.push((PartitionKey::of(name, *number), false));
+                    is_hosted = true;
+                }
+                if is_hosted {
+                    any = true;
+                    batch
+                        .metadata_partitions
+                        .push(PartitionKey::of(name, *number));
+                }
+            }
+        }
+        if any {
+            batch.metadata_brokers.extend(cx.brokers.keys().copied());
         }
     }
 }

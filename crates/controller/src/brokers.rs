@@ -89,7 +89,7 @@ impl Controller {
         }
         self.cx.offline_dirs.retain(|(b, _)| !gone.contains(b));
         for (topic, deletion) in &mut self.cx.deletions {
-            let hosts = self.cx.topics.get(topic).map(|t| {
+            let hosts = self.cx.topics.get(topic.as_str()).map(|t| {
                 t.partitions
                     .values()
                     .flat_map(|p| p.replicas.clone())
@@ -146,8 +146,8 @@ impl Controller {
             .metadata_partitions
             .extend(self.cx.keys_where(|_, p| p.leader_isr.is_some()));
         self.flush();
+        self.batch_replicas_of(&ids);
         for id in &ids {
-            self.batch_replicas_of(*id);
             for deletion in self.cx.deletions.values_mut() {
                 deletion.blocked_by.remove(id);
                 deletion.waiting.retain(|(_, b)| b != id);
@@ -194,7 +194,7 @@ impl Controller {
         self.batch
             .metadata_partitions
             .extend(self.cx.keys_where(|_, p| p.leader_isr.is_some()));
-        self.batch_replicas_of(id);
+        self.batch_replicas_of(&[id]);
         self.flush();
         for deletion in self.cx.deletions.values_mut() {
             if deletion.waiting.iter().any(|(_, broker)| *broker == id) {

@@ -1,6 +1,7 @@
 //! What the active controller knows of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use gracchus_kafka_proto::Uuid;
 use gracchus_registry::json::{BrokerRegistration, PartitionState, TopicAssignment};
@@ -8,14 +9,19 @@ use gracchus_registry::json::{BrokerRegistration, PartitionState, TopicAssignmen
 /// A partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionKey {
-    pub topic: String,
+    /// Shared by the keys of a topic: a cluster has far more partitions than topics.
+    pub topic: Arc<str>,
     pub partition: i32,
 }
 
 impl PartitionKey {
     pub fn new(topic: &str, partition: i32) -> Self {
+        Self::of(&topic.into(), partition)
+    }
+
+    pub fn of(topic: &Arc<str>, partition: i32) -> Self {
         PartitionKey {
-            topic: topic.to_owned(),
+            topic: topic.clone(),
             partition,
         }
     }
@@ -117,9 +123,9 @@ pub struct Deletion {
 pub struct Context {
     pub brokers: BTreeMap<i32, LiveBroker>,
     pub shutting_down: BTreeSet<i32>,
-    pub topics: BTreeMap<String, Topic>,
+    pub topics: BTreeMap<Arc<str>, Topic>,
     /// Of topics that were asked for by id.
-    names: HashMap<Uuid, String>,
+    names: HashMap<Uuid, Arc<str>>,
     pub deletions: BTreeMap<String, Deletion>,
     /// Replicas in a failed log directory: broker and partition.
     pub offline_dirs: BTreeSet<(i32, PartitionKey)>,
@@ -147,7 +153,7 @@ impl Context {
         for (name, topic) in &self.topics {
             for (number, partition) in &topic.partitions {
                 if matches(name, partition) {
-                    keys.push(PartitionKey::new(name, *number));
+                    keys.push(PartitionKey::of(name, *number));
                 }
             }
         }
@@ -172,7 +178,7 @@ impl Context {
             for (number, partition) in &topic.partitions {
                 let isr = partition.leader_isr.iter().flat_map(|l| &l.state.isr);
                 for broker in isr.filter(|b| matches(**b)) {
-                    members.push((PartitionKey::new(name, *number), *broker));
+                    members.push((PartitionKey::of(name, *number), *broker));
                 }
             }
         }
@@ -187,13 +193,17 @@ impl Context {
     pub fn is_replica_online(&self, broker: i32, key: &PartitionKey) -> bool {
         self.is_alive(broker)
             && !self.shutting_down.contains(&broker)
-            && (self.offline_dirs.is_empty() || !self.offline_dirs.contains(&(broker, key.clone())))
+            && !self.is_dir_offline(broker, key)
+    }
+
+    pub fn is_dir_offline(&self, broker: i32, key: &PartitionKey) -> bool {
+        !self.offline_dirs.is_empty() && self.offline_dirs.contains(&(broker, key.clone()))
     }
 
     /// Its replicas are going. Before that a topic that is to be deleted is led as ever: what the deletion waits for may need
     /// a leader.
     pub fn is_going(&self, topic: &str) -> bool {
-        self.deletions.get(topic).is_some_and(|d| d.started)
+        !self.deletions.is_empty() && self.deletions.get(topic).is_some_and(|d| d.started)
     }
 
     /// It is going, or about to.
@@ -202,8 +212,8 @@ impl Context {
     }
 
     /// The topic's name. Found ones are remembered, and looked at again each time.
-    pub fn topic_by_id(&mut self, id: &Uuid) -> Option<String> {
-        let is_it = |name: &String| self.topics.get(name).is_some_and(|t| t.id == *id);
+    pub fn topic_by_id(&mut self, id: &Uuid) -> Option<Arc<str>> {
+        let is_it = |name: &Arc<str>| self.topics.get(name).is_some_and(|t| t.id == *id);
         if let Some(name) = self.names.get(id).filter(|name| is_it(name)) {
             return Some(name.clone());
         }

@@ -35,7 +35,7 @@ impl Controller {
             .cx
             .deletions
             .keys()
-            .filter(|t| !enabled || !self.cx.topics.contains_key(*t))
+            .filter(|t| !enabled || !self.cx.topics.contains_key(t.as_str()))
             .cloned()
             .collect();
         let reads = unknown.iter().map(|t| ZkOp::get(paths::topic(t))).collect();
@@ -104,7 +104,7 @@ impl Controller {
         let mut forgotten = Vec::new();
         let mut stops = Vec::new();
         for topic in waiting {
-            let Some(known) = self.cx.topics.get(&topic) else {
+            let Some(known) = self.cx.topics.get(topic.as_str()) else {
                 continue;
             };
             let replicas: Vec<(i32, i32)> = known
@@ -169,7 +169,7 @@ impl Controller {
         partitions: Vec<(PartitionKey, ErrorCode)>,
     ) {
         for (key, error) in partitions {
-            let Some(deletion) = self.cx.deletions.get_mut(&key.topic) else {
+            let Some(deletion) = self.cx.deletions.get_mut(&*key.topic) else {
                 continue;
             };
             if error == ErrorCode::None {
@@ -234,8 +234,8 @@ impl Controller {
                 }
                 for topic in &done {
                     me.cx.deletions.remove(topic);
-                    me.cx.topics.remove(topic);
-                    me.cx.offline_dirs.retain(|(_, key)| key.topic != *topic);
+                    me.cx.topics.remove(topic.as_str());
+                    me.cx.offline_dirs.retain(|(_, key)| *key.topic != **topic);
                 }
                 if !done.is_empty() {
                     tracing::info!("deleted topics: {}", shown(&done));

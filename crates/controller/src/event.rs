@@ -24,7 +24,8 @@ pub enum Event {
     Registered,
     /// The session is over. Handled at once, ahead of everything that waits.
     SessionExpired,
-    /// Results of [`Action::Zk`](crate::Action::Zk), in the order of its operations.
+    /// Results of [`Action::Zk`](crate::Action::Zk), in the order of its operations: all of them, or the next ones, with the
+    /// others to follow.
     ZkResult {
         token: u64,
         results: Vec<ZkResult>,

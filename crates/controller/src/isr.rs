@@ -47,10 +47,8 @@ impl Controller {
                     .filter(|id| *id != Uuid::ZERO)
                     .and_then(|id| self.cx.topic_by_id(&id))
             } else {
-                self.cx
-                    .topics
-                    .contains_key(&topic.topic_name)
-                    .then(|| topic.topic_name.clone())
+                let known = self.cx.topics.get_key_value(topic.topic_name.as_str());
+                known.map(|(name, _)| name.clone())
             };
             let mut partitions = Vec::new();
             for (p, data) in topic.partitions.iter().enumerate() {
@@ -62,7 +60,7 @@ impl Controller {
                     None if by_id => out.error_code = ErrorCode::UnknownTopicId.code(),
                     None => out.error_code = ErrorCode::UnknownTopicOrPartition.code(),
                     Some(name) => {
-                        let key = PartitionKey::new(name, data.partition_index);
+                        let key = PartitionKey::of(name, data.partition_index);
                         match self.check(&key, data, version) {
                             Verdict::Refuse(error) => out.error_code = error.code(),
                             Verdict::Same(found) => fill(&mut out, &found),

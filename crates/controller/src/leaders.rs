@@ -1,6 +1,7 @@
 //! Leader elections: what the state is decides, and it is written with its expected version.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use gracchus_registry::json::{ConfigZnode, PartitionState};
 use gracchus_registry::op::{ZkError, ZkOp, ZkReply};
@@ -82,13 +83,13 @@ impl Controller {
                     }
                 }
             }
-            let topics: Vec<String> = unclean.into_iter().collect();
+            let topics: Vec<Arc<str>> = unclean.into_iter().collect();
             let reads = topics
                 .iter()
                 .map(|t| ZkOp::get(paths::topic_config(t)))
                 .collect();
             me.zk(reads, move |me, results| {
-                let allowed: BTreeSet<String> = topics
+                let allowed: BTreeSet<Arc<str>> = topics
                     .into_iter()
                     .zip(results)
                     .filter(|(_, result)| me.allows_unclean(result))
@@ -176,7 +177,7 @@ impl Controller {
         &mut self,
         known: Vec<(PartitionKey, LeaderIsr)>,
         strategy: Strategy,
-        unclean: &BTreeSet<String>,
+        unclean: &BTreeSet<Arc<str>>,
         round: u32,
         then: Then,
     ) {
@@ -211,10 +212,9 @@ impl Controller {
                 }
             }
         }
-        self.write_states(writes, move |me, written, again| {
-            for (key, (), found) in written {
-                me.set_online(&key, found, false);
-            }
+        let take =
+            |me: &mut Controller, key: &PartitionKey, (), found| me.set_online(key, found, false);
+        self.write_states(writes, take, move |me, again| {
             let again = again.into_iter().map(|(key, ())| key).collect();
             me.elect_leaders(again, strategy, round + 1, then);
         });

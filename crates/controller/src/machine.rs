@@ -44,7 +44,42 @@ pub struct ControllerConfig {
     pub inter_broker_listener: String,
 }
 
-pub(crate) type Continuation = Box<dyn FnOnce(&mut Controller, Vec<ZkResult>) + Send>;
+/// What goes on with the results of operations as they come.
+trait Waiting: Send {
+    /// The next results; false: there is nothing to go on with, and what is still to come is not looked at.
+    fn part(&mut self, me: &mut Controller, results: Vec<ZkResult>) -> bool;
+    /// All have come.
+    fn end(self: Box<Self>, me: &mut Controller);
+}
+
+struct InParts<S, P, E> {
+    state: S,
+    part: P,
+    end: E,
+}
+
+impl<S, P, E> Waiting for InParts<S, P, E>
+where
+    S: Send,
+    P: FnMut(&mut Controller, &mut S, Vec<ZkResult>) -> bool + Send,
+    E: FnOnce(&mut Controller, S) + Send,
+{
+    fn part(&mut self, me: &mut Controller, results: Vec<ZkResult>) -> bool {
+        (self.part)(me, &mut self.state, results)
+    }
+
+    fn end(self: Box<Self>, me: &mut Controller) {
+        (self.end)(me, self.state);
+    }
+}
+
+/// Operations under way.
+struct Pending {
+    token: u64,
+    /// Results that have not come yet.
+    open: usize,
+    waiting: Box<dyn Waiting>,
+}
 
 /// A broker's controller component: active or waiting for the post.
 pub struct Controller {
@@ -68,7 +103,7 @@ pub struct Controller {
     at_work_on: &'static str,
     /// What the watch events in the queue are about.
     waiting: HashSet<Watched>,
-    pending: Option<(u64, Continuation)>,
+    pending: Option<Pending>,
     next_token: u64,
     actions: Vec<Action>,
 }
@@ -135,10 +170,7 @@ impl Controller {
     pub fn step(&mut self, event: Event, now_ms: i64) -> Vec<Action> {
         self.now_ms = now_ms;
         match event {
-            Event::ZkResult { token, results } => match self.pending.take() {
-                Some((expected, go_on)) if expected == token => go_on(self, results),
-                other => self.pending = other, // of a term that is over
-            },
+            Event::ZkResult { token, results } => self.go_on(token, results),
             Event::SessionExpired => self.session_expired(),
             Event::Stop => {
                 self.session_expired();
@@ -162,6 +194,22 @@ impl Controller {
             self.process(event);
         }
         std::mem::take(&mut self.actions)
+    }
+
+    fn go_on(&mut self, token: u64, results: Vec<ZkResult>) {
+        // others are of a term that is over
+        let Some(mut pending) = self.pending.take_if(|p| p.token == token) else {
+            return;
+        };
+        pending.open = pending.open.saturating_sub(results.len());
+        if !pending.waiting.part(self, results) {
+            return;
+        }
+        if pending.open == 0 {
+            pending.waiting.end(self);
+        } else {
+            self.pending = Some(pending);
+        }
     }
 
     fn process(&mut self, event: Event) {
@@ -263,12 +311,44 @@ impl Controller {
         ops: Vec<ZkOp>,
         go_on: impl FnOnce(&mut Controller, Vec<ZkResult>) + Send + 'static,
     ) {
+        let keep = |_: &mut Controller, all: &mut Vec<ZkResult>, mut results: Vec<ZkResult>| {
+            if all.is_empty() {
+                *all = results;
+            } else {
+                all.append(&mut results);
+            }
+        };
+        self.zk_in_parts(ops, Vec::new(), keep, go_on);
+    }
+
+    /// Like [`Self::zk`]; `part` works on the results as they come, while later operations are still under way, and must ask
+    /// for none itself. `state` is handed on to `end`.
+    pub(crate) fn zk_in_parts<S: Send + 'static>(
+        &mut self,
+        ops: Vec<ZkOp>,
+        state: S,
+        mut part: impl FnMut(&mut Controller, &mut S, Vec<ZkResult>) + Send + 'static,
+        end: impl FnOnce(&mut Controller, S) + Send + 'static,
+    ) {
+        let part = move |me: &mut Controller, state: &mut S, results| {
+            part(me, state, results);
+            true
+        };
+        self.wait_for(ops, InParts { state, part, end });
+    }
+
+    fn wait_for(&mut self, ops: Vec<ZkOp>, waiting: impl Waiting + 'static) {
+        let waiting: Box<dyn Waiting> = Box::new(waiting);
         if ops.is_empty() {
-            return go_on(self, Vec::new());
+            return waiting.end(self);
         }
         let token = self.next_token;
         self.next_token += 1;
-        self.pending = Some((token, Box::new(go_on)));
+        self.pending = Some(Pending {
+            token,
+            open: ops.len(),
+            waiting,
+        });
         self.act(Action::Zk { token, ops });
     }
 
@@ -278,16 +358,33 @@ impl Controller {
         ops: Vec<ZkOp>,
         go_on: impl FnOnce(&mut Controller, Vec<ZkResult>) + Send + 'static,
     ) {
-        self.zk(ops, |me, results| {
+        let keep = |_: &mut Controller, all: &mut Vec<ZkResult>, mut results: Vec<ZkResult>| {
+            all.append(&mut results);
+        };
+        self.zk_fenced_in_parts(ops, Vec::new(), keep, go_on);
+    }
+
+    /// [`Self::zk_in_parts`] for writes behind the fence: when it is found lost, the term ends at once.
+    pub(crate) fn zk_fenced_in_parts<S: Send + 'static>(
+        &mut self,
+        ops: Vec<ZkOp>,
+        state: S,
+        mut part: impl FnMut(&mut Controller, &mut S, Vec<ZkResult>) + Send + 'static,
+        end: impl FnOnce(&mut Controller, S) + Send + 'static,
+    ) {
+        let part = move |me: &mut Controller, state: &mut S, results: Vec<ZkResult>| {
             let lost = results.iter().any(|r| {
                 matches!(r, Err(f) if f.step == 0 && matches!(f.error, ZkError::BadVersion))
                     || matches!(r, Err(f) if f.error == ZkError::SessionExpired)
             });
             if lost {
-                return me.fence_lost();
+                me.fence_lost();
+                return false;
             }
-            go_on(me, results);
-        });
+            part(me, state, results);
+            true
+        };
+        self.wait_for(ops, InParts { state, part, end });
     }
 
     /// The version that fenced writes check; none is made when the term is over.

@@ -113,7 +113,7 @@ impl Controller {
                     tracing::warn!(
                         "a log directory of broker {broker} failed; asking which replicas it held"
                     );
-                    me.batch_replicas_of(broker);
+                    me.batch_replicas_of(&[broker]);
                 }
                 me.flush();
             },

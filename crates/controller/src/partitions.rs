@@ -1,7 +1,7 @@
 //! Partition states: made, and cut when replicas go. [`crate::leaders`] elects.
 
 use gracchus_registry::json::{LEADER_NONE, PartitionState};
-use gracchus_registry::op::{CreateMode, MultiStep, ZkError, ZkOp};
+use gracchus_registry::op::{CreateMode, MultiStep, ZkError, ZkOp, ZkResult};
 use gracchus_registry::paths;
 use std::collections::BTreeSet;
 
@@ -90,7 +90,7 @@ impl Controller {
             };
             wanted.push((key, state));
         }
-        let topics: BTreeSet<&str> = wanted.iter().map(|(k, _)| k.topic.as_str()).collect();
+        let topics: BTreeSet<&str> = wanted.iter().map(|(k, _)| &*k.topic).collect();
         // three pipelined bursts in one: each level's parents are written before it
         let mut ops: Vec<ZkOp> = topics
             .iter()
@@ -145,19 +145,24 @@ impl Controller {
     /// Takes replicas out of the ISRs: leader epoch +1, leader -1 where they led; a last ISR member stays listed.
     pub(crate) fn cut_replicas(
         &mut self,
-        cuts: Vec<(PartitionKey, i32)>,
+        mut cuts: Vec<(PartitionKey, i32)>,
         then: impl FnOnce(&mut Controller) + Send + 'static,
     ) {
-        self.cut_round(cuts, 0, Box::new(then));
+        cuts.sort();
+        cuts.dedup();
+        let gone = cuts
+            .chunk_by(|a, b| a.0 == b.0)
+            .filter_map(|run| {
+                let brokers = run.iter().map(|(_, broker)| *broker).collect();
+                Some((run.first()?.0.clone(), brokers))
+            })
+            .collect();
+        self.cut_round(gone, 0, Box::new(then));
     }
 
-    fn cut_round(&mut self, cuts: Vec<(PartitionKey, i32)>, round: u32, then: Then) {
-        if cuts.is_empty() || round > ROUNDS_MAX {
+    fn cut_round(&mut self, gone: Vec<(PartitionKey, Vec<i32>)>, round: u32, then: Then) {
+        if gone.is_empty() || round > ROUNDS_MAX {
             return then(self);
-        }
-        let mut gone: std::collections::BTreeMap<PartitionKey, BTreeSet<i32>> = Default::default();
-        for (key, broker) in cuts {
-            gone.entry(key).or_default().insert(broker);
         }
         // as in an election: what is known is written with its version, and read when that is not its version any more
         let mut known = Vec::new();
@@ -180,69 +185,38 @@ impl Controller {
                     known.push((key, brokers, found));
                 }
             }
-            let mut writes = Vec::new();
+            let mut writes = Vec::with_capacity(known.len());
             for (key, brokers, found) in known {
-                let old = found.state;
-                if !old.isr.iter().any(|b| brokers.contains(b)) {
+                if !found.state.isr.iter().any(|b| brokers.contains(b)) {
                     if let Some(partition) = me.cx.partition_mut(&key) {
-                        partition.leader_isr = Some(LeaderIsr {
-                            state: old,
-                            partition_epoch: found.partition_epoch,
-                        });
+                        partition.leader_isr = Some(found);
                     }
                     continue;
                 }
-                let mut isr: Vec<i32> = old
-                    .isr
-                    .iter()
-                    .copied()
-                    .filter(|b| !brokers.contains(b))
-                    .collect();
-                if isr.is_empty() {
-                    isr = old.isr.last().copied().into_iter().collect();
-                }
-                let leader = if brokers.contains(&old.leader) {
-                    LEADER_NONE
-                } else {
-                    old.leader
+                let new = LeaderIsr {
+                    state: without(found.state, &brokers, epoch),
+                    partition_epoch: found.partition_epoch,
                 };
-                let new = PartitionState {
-                    controller_epoch: epoch,
-                    leader,
-                    leader_epoch: old.leader_epoch.saturating_add(1),
-                    isr,
-                    ..old
-                };
-                writes.push(StateWrite {
-                    key,
-                    of: brokers,
-                    new: LeaderIsr {
-                        state: new,
-                        ..found
-                    },
-                });
+                let of = brokers;
+                writes.push(StateWrite { key, of, new });
             }
-            me.write_states(writes, move |me, written, again| {
-                for (key, brokers, found) in written {
-                    me.after_cut(&key, &brokers, found);
-                }
-                let again = again
-                    .into_iter()
-                    .flat_map(|(key, brokers)| brokers.into_iter().map(move |b| (key.clone(), b)))
-                    .collect();
+            let take = |me: &mut Controller, key: &PartitionKey, brokers: Vec<i32>, found| {
+                me.after_cut(key, &brokers, found);
+            };
+            me.write_states(writes, take, move |me, again| {
                 me.cut_round(again, round + 1, then);
             });
         });
     }
 
-    /// Writes states behind the fence, each over the version that it was made from. `done` gets those that were written, with
-    /// their new version, and those whose node has another one by now; other failures are told and left.
+    /// Writes states behind the fence, each over the version that it was made from. `written` is called for each one that was
+    /// written, with its new version, while later ones are still under way; `done` gets those whose node has another version
+    /// by now. Other failures are told and left.
     pub(crate) fn write_states<T: Send + 'static>(
         &mut self,
         writes: Vec<StateWrite<T>>,
-        done: impl FnOnce(&mut Controller, Vec<(PartitionKey, T, LeaderIsr)>, Vec<(PartitionKey, T)>)
-        + Send
-        + 'static,
+        mut written: impl FnMut(&mut Controller, &PartitionKey, T, LeaderIsr) + Send + 'static,
+        done: impl FnOnce(&mut Controller, Vec<(PartitionKey, T)>) + Send + 'static,
     ) {
         let fence = self.fence();
         let op = |write: &StateWrite<T>| {
@@ -254,16 +228,18 @@ impl Controller {
             ZkOp::fenced(fence, step)
         };
         let ops = writes.iter().map(op).collect();
-        self.zk_fenced(ops, move |me, results| {
-            let (mut written, mut again) = (Vec::new(), Vec::new());
-            for (write, result) in writes.into_iter().zip(results) {
+        let state = (writes.into_iter(), Vec::new());
+        let take = move |me: &mut Controller,
+                         (writes, again): &mut (std::vec::IntoIter<StateWrite<T>>, Vec<_>),
+                         results: Vec<ZkResult>| {
+            for (result, write) in results.into_iter().zip(writes) {
                 let StateWrite { key, of, mut new } = write;
                 match result {
                     Ok(reply) => {
                         new.partition_epoch = reply
                             .stat()
                             .map_or(new.partition_epoch.wrapping_add(1), |s| s.version);
-                        written.push((key, of, new));
+                        written(me, &key, of, new);
                     }
                     Err(failure) if failure.error == ZkError::BadVersion => again.push((key, of)),
                     Err(failure) => {
@@ -271,11 +247,11 @@ impl Controller {
                     }
                 }
             }
-            done(me, written, again);
-        });
+        };
+        self.zk_fenced_in_parts(ops, state, take, move |me, (_, again)| done(me, again));
     }
 
-    fn after_cut(&mut self, key: &PartitionKey, brokers: &BTreeSet<i32>, found: LeaderIsr) {
+    fn after_cut(&mut self, key: &PartitionKey, brokers: &[i32], found: LeaderIsr) {
         let deleting = self.cx.is_going(&key.topic);
         let Some(partition) = self.cx.partition_mut(key) else {
             return;
@@ -293,5 +269,25 @@ impl Controller {
         if !deleting {
             self.batch_leader_and_isr(&rest, key, false);
         }
+    }
+}
+
+/// The state without these replicas.
+fn without(old: PartitionState, brokers: &[i32], controller_epoch: i32) -> PartitionState {
+    let stay = |b: &i32| !brokers.contains(b);
+    let mut isr: Vec<i32> = old.isr.iter().copied().filter(stay).collect();
+    if isr.is_empty() {
+        isr = old.isr.last().copied().into_iter().collect();
+    }
+    PartitionState {
+        controller_epoch,
+        leader: if stay(&old.leader) {
+            old.leader
+        } else {
+            LEADER_NONE
+        },
+        leader_epoch: old.leader_epoch.saturating_add(1),
+        isr,
+        leader_recovery_state: old.leader_recovery_state,
     }
 }

@@ -1,6 +1,7 @@
 //! From a batch to the requests of the protocol, in the shape that each version has.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gracchus_kafka_proto::messages::leader_and_isr_request as lai;
 use gracchus_kafka_proto::messages::stop_replica_request as stop;
@@ -13,29 +14,34 @@ use crate::machine::ControllerConfig;
 
 /// The batch's requests with their addressees, in the order to send them.
 pub(crate) fn build(
-    batch: Batch,
+    mut batch: Batch,
     cx: &Context,
     config: &ControllerConfig,
     epoch: i32,
 ) -> Vec<(i32, ControlRequest)> {
     let mut out = Vec::new();
-    for (broker, partitions) in &batch.leader_and_isr {
-        out.push((
-            *broker,
-            leader_and_isr(*broker, partitions, cx, config, epoch),
-        ));
+    for (broker, orders) in &mut batch.leader_and_isr {
+        // what is new in one of the orders is new
+        orders.sort();
+        orders.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            kept.1 |= is_same && later.1;
+            is_same
+        });
+        out.push((*broker, leader_and_isr(*broker, orders, cx, config, epoch)));
     }
     if !batch.metadata_brokers.is_empty() {
-        let template = update_metadata(&batch.metadata_partitions, cx, config, epoch);
+        batch.metadata_partitions.sort();
+        batch.metadata_partitions.dedup();
+        let content = update_metadata(&batch.metadata_partitions, cx, config, epoch);
+        let content = Arc::new(content);
         for broker in batch.metadata_brokers.iter().filter(|b| cx.is_alive(**b)) {
-            let request = um::UpdateMetadataRequest {
+            let request = ControlRequest::UpdateMetadata {
+                content: content.clone(),
                 broker_epoch: broker_epoch(cx, *broker),
-                ..template.clone()
+                version: config.update_metadata_version,
             };
-            out.push((
-                *broker,
-                ControlRequest::UpdateMetadata(request, config.update_metadata_version),
-            ));
+            out.push((*broker, request));
         }
     }
     for (broker, orders) in &batch.stop_replica {
@@ -52,23 +58,20 @@ fn broker_epoch(cx: &Context, broker: i32) -> i64 {
     cx.brokers.get(&broker).map_or(-1, |b| b.epoch)
 }
 
-/// Partitions by topic.
-fn by_topic<V: Copy>(
-    partitions: impl Iterator<Item = (PartitionKey, V)>,
-) -> BTreeMap<String, Vec<(i32, V)>> {
-    let mut topics: BTreeMap<String, Vec<(i32, V)>> = BTreeMap::new();
-    for (key, value) in partitions {
-        topics
-            .entry(key.topic)
-            .or_default()
-            .push((key.partition, value));
-    }
-    topics
+/// Each topic of a sorted list, with its part of it.
+fn by_topic<T>(
+    list: &[T],
+    key: impl Fn(&T) -> &PartitionKey,
+) -> impl Iterator<Item = (&Arc<str>, &[T])> {
+    let key = Arc::new(key);
+    let same = key.clone();
+    list.chunk_by(move |a, b| same(a).topic == same(b).topic)
+        .filter_map(move |run| Some((&key(run.first()?).topic, run)))
 }
 
 fn leader_and_isr(
     broker: i32,
-    partitions: &BTreeMap<PartitionKey, bool>,
+    orders: &[(PartitionKey, bool)],
     cx: &Context,
     config: &ControllerConfig,
     epoch: i32,
@@ -81,13 +84,19 @@ fn leader_and_isr(
         broker_epoch: broker_epoch(cx, broker),
         ..Default::default()
     };
-    for (topic, list) in by_topic(partitions.iter().map(|(k, new)| (k.clone(), *new))) {
-        let Some(known) = cx.topics.get(&topic) else {
+    for (topic, list) in by_topic(orders, |(key, _)| key) {
+        let Some(known) = cx.topics.get(topic) else {
             continue;
         };
-        let mut states = Vec::new();
-        for (number, is_new) in list {
-            let Some(partition) = known.partitions.get(&number) else {
+        let mut states = Vec::with_capacity(list.len());
+        for (
+            PartitionKey {
+                partition: number, ..
+            },
+            is_new,
+        ) in list
+        {
+            let Some(partition) = known.partitions.get(number) else {
                 continue;
             };
             let Some(found) = &partition.leader_isr else {
@@ -96,11 +105,11 @@ fn leader_and_isr(
             leaders.insert(found.state.leader);
             states.push(lai::LeaderAndIsrPartitionState {
                 topic_name: if version < 2 {
-                    topic.clone()
+                    topic.to_string()
                 } else {
                     String::new()
                 },
-                partition_index: number,
+                partition_index: *number,
                 controller_epoch: found.state.controller_epoch,
                 leader: found.state.leader,
                 leader_epoch: found.state.leader_epoch,
@@ -109,7 +118,7 @@ fn leader_and_isr(
                 replicas: partition.replicas.clone(),
                 adding_replicas: partition.adding.clone(),
                 removing_replicas: partition.removing.clone(),
-                is_new,
+                is_new: *is_new,
                 leader_recovery_state: if version >= 6 {
                     found.state.leader_recovery_state as i8
                 } else {
@@ -122,7 +131,7 @@ fn leader_and_isr(
             request.ungrouped_partition_states.extend(states);
         } else {
             request.topic_states.push(lai::LeaderAndIsrTopicState {
-                topic_name: topic,
+                topic_name: topic.to_string(),
                 topic_id: known.id,
                 partition_states: states,
                 ..Default::default()
@@ -147,7 +156,7 @@ fn leader_and_isr(
 }
 
 fn update_metadata(
-    partitions: &BTreeSet<PartitionKey>,
+    partitions: &[PartitionKey],
     cx: &Context,
     config: &ControllerConfig,
     epoch: i32,
@@ -158,32 +167,28 @@ fn update_metadata(
         controller_epoch: epoch,
         ..Default::default()
     };
-    for (topic, list) in by_topic(partitions.iter().map(|k| (k.clone(), ()))) {
-        let Some(known) = cx.topics.get(&topic) else {
+    for (topic, list) in by_topic(partitions, |key| key) {
+        let Some(known) = cx.topics.get(topic) else {
             continue;
         };
-        let deleting = cx.deletions.get(&topic).is_some_and(|d| d.started);
-        let mut states = Vec::new();
-        for (number, ()) in list {
-            let Some(partition) = known.partitions.get(&number) else {
+        let deleting = cx.is_going(topic);
+        let mut states = Vec::with_capacity(list.len());
+        for key in list {
+            let Some(partition) = known.partitions.get(&key.partition) else {
                 continue;
             };
             let Some(found) = &partition.leader_isr else {
                 continue;
             };
-            let key = PartitionKey::new(&topic, number);
-            let offline = partition
-                .replicas
-                .iter()
-                .copied()
-                .filter(|b| !cx.is_alive(*b) || cx.offline_dirs.contains(&(*b, key.clone())));
+            let is_offline = |b: &i32| !cx.is_alive(*b) || cx.is_dir_offline(*b, key);
+            let offline = partition.replicas.iter().copied().filter(is_offline);
             states.push(um::UpdateMetadataPartitionState {
                 topic_name: if version < 5 {
-                    topic.clone()
+                    topic.to_string()
                 } else {
                     String::new()
                 },
-                partition_index: number,
+                partition_index: key.partition,
                 controller_epoch: found.state.controller_epoch,
                 leader: if deleting {
                     LEADER_DURING_DELETE
@@ -206,7 +211,7 @@ fn update_metadata(
             request.ungrouped_partition_states.extend(states);
         } else if !states.is_empty() {
             request.topic_states.push(um::UpdateMetadataTopicState {
-                topic_name: topic,
+                topic_name: topic.to_string(),
                 topic_id: known.id,
                 partition_states: states,
                 ..Default::default()
@@ -258,13 +263,14 @@ fn stop_replica(
     };
     if version >= 3 {
         let mut request = head;
-        for (topic, list) in by_topic(orders.iter().map(|(k, o)| (k.clone(), *o))) {
+        let orders: Vec<_> = orders.iter().collect();
+        for (topic, list) in by_topic(&orders, |(key, _)| key) {
             request.topic_states.push(stop::StopReplicaTopicState {
-                topic_name: topic,
+                topic_name: topic.to_string(),
                 partition_states: list
-                    .into_iter()
-                    .map(|(number, order)| stop::StopReplicaPartitionState {
-                        partition_index: number,
+                    .iter()
+                    .map(|(key, order)| stop::StopReplicaPartitionState {
+                        partition_index: key.partition,
                         leader_epoch: order.leader_epoch,
                         delete_partition: order.delete,
                         ..Default::default()
@@ -285,22 +291,19 @@ fn stop_replica(
             delete_partitions: delete,
             ..head.clone()
         };
-        for (topic, list) in by_topic(chosen.into_iter().map(|(k, o)| (k.clone(), *o))) {
+        for (topic, list) in by_topic(&chosen, |(key, _)| key) {
+            let numbers = list.iter().map(|(key, _)| key.partition);
             if version == 0 {
-                request
-                    .ungrouped_partitions
-                    .extend(
-                        list.into_iter()
-                            .map(|(number, _)| stop::StopReplicaPartitionV0 {
-                                topic_name: topic.clone(),
-                                partition_index: number,
-                                ..Default::default()
-                            }),
-                    );
+                let named = |number| stop::StopReplicaPartitionV0 {
+                    topic_name: topic.to_string(),
+                    partition_index: number,
+                    ..Default::default()
+                };
+                request.ungrouped_partitions.extend(numbers.map(named));
             } else {
                 request.topics.push(stop::StopReplicaTopicV1 {
-                    name: topic,
-                    partition_indexes: list.into_iter().map(|(number, _)| number).collect(),
+                    name: topic.to_string(),
+                    partition_indexes: numbers.collect(),
                     ..Default::default()
                 });
             }

@@ -52,7 +52,7 @@ impl Controller {
                     let left = answer_for
                         .iter()
                         .filter(|k| leads(me, k))
-                        .map(|k| (k.topic.clone(), k.partition))
+                        .map(|k| (k.topic.to_string(), k.partition))
                         .collect();
                     me.reply(token, ApiResult::ControlledShutdown(Ok(left)));
                 });

@@ -57,24 +57,23 @@ pub(crate) fn leader_isr(key: &PartitionKey, result: &ZkResult) -> Option<Leader
     }
 }
 
-pub(crate) fn topic_of(assignment: &TopicAssignment) -> Topic {
-    let list = |map: &std::collections::BTreeMap<i32, Vec<i32>>, n: i32| {
-        map.get(&n).cloned().unwrap_or_default()
-    };
+pub(crate) fn topic_of(mut assignment: TopicAssignment) -> Topic {
+    let mut adding = |n: &i32| assignment.adding_replicas.remove(n).unwrap_or_default();
+    let mut removing = |n: &i32| assignment.removing_replicas.remove(n).unwrap_or_default();
     Topic {
         id: assignment.topic_id.unwrap_or(Uuid::ZERO),
         partitions: assignment
             .partitions
-            .iter()
+            .into_iter()
             .map(|(n, replicas)| {
                 let partition = Partition {
-                    replicas: replicas.clone(),
-                    adding: list(&assignment.adding_replicas, *n),
-                    removing: list(&assignment.removing_replicas, *n),
+                    replicas,
+                    adding: adding(&n),
+                    removing: removing(&n),
                     phase: PartitionPhase::New,
                     leader_isr: None,
                 };
-                (*n, partition)
+                (n, partition)
             })
             .collect(),
     }
@@ -186,7 +185,9 @@ impl Controller {
             };
             match TopicAssignment::parse(data.as_deref().unwrap_or_default()) {
                 Ok(assignment) => {
-                    self.cx.topics.insert(name.clone(), topic_of(&assignment));
+                    self.cx
+                        .topics
+                        .insert(name.as_str().into(), topic_of(assignment));
                 }
                 Err(error) => {
                     tracing::error!(
@@ -230,15 +231,17 @@ impl Controller {
             .iter()
             .map(|k| ZkOp::get(paths::partition_state(&k.topic, k.partition)))
             .collect();
-        self.zk(ops, move |me, results| {
-            for (key, result) in keys.iter().zip(&results) {
-                let found = leader_isr(key, result);
-                if let Some(partition) = me.cx.partition_mut(key) {
+        let take = |me: &mut Controller,
+                    keys: &mut std::vec::IntoIter<PartitionKey>,
+                    results: Vec<ZkResult>| {
+            for (result, key) in results.iter().zip(keys) {
+                let found = leader_isr(&key, result);
+                if let Some(partition) = me.cx.partition_mut(&key) {
                     partition.leader_isr = found;
                 }
             }
-            then(me);
-        });
+        };
+        self.zk_in_parts(ops, keys.into_iter(), take, |me, _| then(me));
     }
 
     /// Everything is known: tell the brokers, cut dead replicas, elect leaders, go on with what was under way.
@@ -253,22 +256,16 @@ impl Controller {
         // the brokers must know each other before they are told of leaders
         self.batch.metadata_brokers.extend(brokers.iter().copied());
         self.flush();
-        for key in self.cx.keys() {
-            let Some(partition) = self.cx.partition(&key) else {
-                continue;
-            };
-            let phase = match &partition.leader_isr {
-                None => PartitionPhase::New,
-                Some(l) if self.cx.is_alive(l.state.leader) => PartitionPhase::Online,
-                Some(_) => PartitionPhase::Offline,
-            };
-            if let Some(partition) = self.cx.partition_mut(&key) {
-                partition.phase = phase;
+        for topic in self.cx.topics.values_mut() {
+            for partition in topic.partitions.values_mut() {
+                partition.phase = match &partition.leader_isr {
+                    None => PartitionPhase::New,
+                    Some(l) if brokers.contains(&l.state.leader) => PartitionPhase::Online,
+                    Some(_) => PartitionPhase::Offline,
+                };
             }
         }
-        for broker in &brokers {
-            self.batch_replicas_of(*broker);
-        }
+        self.batch_replicas_of(&brokers);
         // Kafka cuts first, which writes leader -1 and an epoch for it where the leader is dead; here the election's one
         // write does both
         self.bring_online(|me| {

@@ -20,10 +20,10 @@ impl Controller {
                     return;
                 }
                 let now: BTreeSet<String> = children(results.first()).into_iter().collect();
-                me.cx.topics.retain(|name, _| now.contains(name));
+                me.cx.topics.retain(|name, _| now.contains(&**name));
                 let new: Vec<String> = now
                     .into_iter()
-                    .filter(|t| !me.cx.topics.contains_key(t))
+                    .filter(|t| !me.cx.topics.contains_key(t.as_str()))
                     .collect();
                 let reads = new
                     .iter()
@@ -79,7 +79,7 @@ impl Controller {
         self.zk(vec![ZkOp::get_and_watch(paths::topic(&topic))], move |me, results| {
             let Some(Ok(ZkReply::Data { data, .. })) = results.first() else { return };
             let found = match TopicAssignment::parse(data.as_deref().unwrap_or_default()) {
-                Ok(found) => topic_of(&found),
+                Ok(found) => topic_of(found),
                 Err(error) => {
                     tracing::error!("{} can't be read ({error}); what is known of it stays", paths::topic(&topic));
                     return;
@@ -89,17 +89,17 @@ impl Controller {
             let is_renewed = |known: &Topic| {
                 known.id != Uuid::ZERO && found.id != Uuid::ZERO && known.id != found.id
             };
-            if me.cx.topics.get(&topic).is_some_and(is_renewed) {
+            if me.cx.topics.get(topic.as_str()).is_some_and(is_renewed) {
                 tracing::warn!(
                     "{} was deleted and made again by hand: brokers that have logs of the old topic refuse the new one until these are removed",
                     paths::topic(&topic)
                 );
-                me.cx.topics.remove(&topic);
-                me.cx.offline_dirs.retain(|(_, key)| key.topic != topic);
+                me.cx.topics.remove(topic.as_str());
+                me.cx.offline_dirs.retain(|(_, key)| *key.topic != *topic);
             }
-            let Some(known) = me.cx.topics.get_mut(&topic) else {
+            let Some(known) = me.cx.topics.get_mut(topic.as_str()) else {
                 // it could not be read before, or it is another topic now
-                me.cx.topics.insert(topic.clone(), found);
+                me.cx.topics.insert(topic.as_str().into(), found);
                 return me.adopted(vec![topic]);
             };
             let added: Vec<i32> = found.partitions.keys().copied().filter(|n| !known.partitions.contains_key(n)).collect();

@@ -3,7 +3,7 @@
 use crate::config::ZkConfig;
 use crate::event::{self, EventReceiver};
 use crate::op::{MultiFailure, Op, OpResult, Reply};
-use crate::session::{self, Command, Done};
+use crate::session::{self, Batch, Command, Done};
 use bytes::Bytes;
 use gracchus_zk_proto::response::ClientInfo;
 use gracchus_zk_proto::{Acl, AddWatchMode, CreateMode, Stat, WatcherType, ZkError};
@@ -34,29 +34,34 @@ pub(crate) struct Shared {
     open_bytes: AtomicUsize,
 }
 
-/// A request's place among the open ones, given back when it is answered.
+/// The place of a request, or of several, among the open ones, given back when all are answered.
 #[derive(Debug)]
 pub(crate) struct Place {
     shared: Arc<Shared>,
+    count: usize,
     size: usize,
 }
 
 impl Place {
-    fn take(shared: &Arc<Shared>, size: usize) -> Option<Place> {
-        let requests = shared.open_requests.fetch_add(1, Ordering::Relaxed);
+    fn take(shared: &Arc<Shared>, count: usize, size: usize) -> Option<Place> {
+        let requests = shared.open_requests.fetch_add(count, Ordering::Relaxed);
         let bytes = shared.open_bytes.fetch_add(size, Ordering::Relaxed);
         let place = Place {
             shared: shared.clone(),
+            count,
             size,
         };
-        let full = requests >= MAX_OPEN_REQUESTS || (requests > 0 && bytes + size > MAX_OPEN_BYTES);
+        let full =
+            requests + count > MAX_OPEN_REQUESTS || (requests > 0 && bytes + size > MAX_OPEN_BYTES);
         (!full).then_some(place)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.shared.open_requests.fetch_sub(1, Ordering::Relaxed);
+        self.shared
+            .open_requests
+            .fetch_sub(self.count, Ordering::Relaxed);
         self.shared
             .open_bytes
             .fetch_sub(self.size, Ordering::Relaxed);
@@ -78,15 +83,34 @@ impl Future for ReplyFuture {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
-        let lost = |error| Reply {
-            zxid: 0,
-            result: Err(error),
-        };
+        let lost = Reply::failed;
         match self.0.as_mut() {
             None => Poll::Ready(lost(ZkError::ThrottledOp)),
             Some(receiver) => Pin::new(receiver)
                 .poll(cx)
                 .map(|r| r.unwrap_or_else(|_| lost(ZkError::ConnectionLoss))),
+        }
+    }
+}
+
+/// The answers to requests submitted together.
+#[derive(Debug)]
+pub struct RepliesFuture {
+    count: usize,
+    receiver: Option<oneshot::Receiver<Vec<Reply>>>,
+}
+
+impl Future for RepliesFuture {
+    type Output = Vec<Reply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Vec<Reply>> {
+        let count = self.count;
+        let all = |error| (0..count).map(|_| Reply::failed(error)).collect();
+        match self.receiver.as_mut() {
+            None => Poll::Ready(all(ZkError::ThrottledOp)),
+            Some(receiver) => Pin::new(receiver)
+                .poll(cx)
+                .map(|r| r.unwrap_or_else(|_| all(ZkError::ConnectionLoss))),
         }
     }
 }
@@ -105,15 +129,33 @@ impl ZkClient {
     /// Sends a request behind all that were submitted before it. Without a connection it waits for one, at most a session
     /// timeout; then it is answered `ConnectionLoss`. With too many open it is answered `ThrottledOp` at once.
     pub fn submit(&self, op: Op) -> ReplyFuture {
-        let Some(place) = Place::take(&self.shared, op.size()) else {
+        let Some(place) = Place::take(&self.shared, 1, op.size()) else {
             return ReplyFuture(None);
         };
         let (answer, receiver) = oneshot::channel();
-        let done = Done { answer, place };
+        let done = Done::One { answer, place };
         match self.commands.try_send(Command::Request(op, done)) {
             Ok(()) => ReplyFuture(Some(receiver)),
             Err(mpsc::error::TrySendError::Closed(_)) => ReplyFuture(Some(receiver)), // its sender is gone: ConnectionLoss
             Err(mpsc::error::TrySendError::Full(_)) => ReplyFuture(None),
+        }
+    }
+
+    /// [`Self::submit`] for several at once, which costs less than one by one: they are answered together, each with its own
+    /// reply, when the last one is.
+    pub fn submit_all(&self, ops: Vec<Op>) -> RepliesFuture {
+        let count = ops.len();
+        let size = ops.iter().map(Op::size).sum();
+        let refused = |receiver| RepliesFuture { count, receiver };
+        let Some(place) = Place::take(&self.shared, count, size) else {
+            return refused(None);
+        };
+        let (answer, receiver) = oneshot::channel();
+        let batch = Batch::new(count, answer, place);
+        match self.commands.try_send(Command::Requests(ops, batch)) {
+            // closed: the batch is gone with the command, and answered ConnectionLoss
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => refused(Some(receiver)),
+            Err(mpsc::error::TrySendError::Full(_)) => refused(None),
         }
     }
 

@@ -16,7 +16,7 @@ mod probe;
 pub mod secured;
 mod session;
 
-pub use client::{ReplyFuture, ZkClient};
+pub use client::{RepliesFuture, ReplyFuture, ZkClient};
 pub use config::{ConnectString, Login, ZkConfig};
 pub use event::{EventReceiver, SessionState, WatchEvent, ZkEvent};
 pub use gracchus_zk_proto::{Acl, AddWatchMode, CreateMode, EventType, Id, Stat, ZkError, perms};

@@ -1,9 +1,9 @@
 //! Requests as callers write them, their encoding, and typed results.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use gracchus_zk_proto::data::{Acl, CreateMode, Stat};
-use gracchus_zk_proto::jute::{Jute, JuteError, Reader};
-use gracchus_zk_proto::multi::{MultiOp, MultiRequest, MultiResponse, MultiResult};
+use gracchus_zk_proto::jute::{Jute, JuteError, Reader, write_buffer, write_vector};
+use gracchus_zk_proto::multi::{MultiHeader, MultiResponse, MultiResult};
 use gracchus_zk_proto::request::*;
 use gracchus_zk_proto::response::*;
 use gracchus_zk_proto::{AddWatchMode, OpCode, WatcherType, ZkError};
@@ -157,6 +157,15 @@ pub struct Reply {
     pub result: Result<OpResult, ZkError>,
 }
 
+impl Reply {
+    pub(crate) fn failed(error: ZkError) -> Reply {
+        Reply {
+            zxid: 0,
+            result: Err(error),
+        }
+    }
+}
+
 /// A path of the server, from one below the chroot.
 pub(crate) fn absolute(chroot: &str, path: &str) -> String {
     if chroot.is_empty() {
@@ -166,6 +175,33 @@ pub(crate) fn absolute(chroot: &str, path: &str) -> String {
     } else {
         format!("{chroot}{path}")
     }
+}
+
+/// Writes the path of the server, as [`absolute`] makes it.
+fn put_path(out: &mut BytesMut, chroot: &str, path: &str) {
+    let path = if path == "/" && !chroot.is_empty() {
+        ""
+    } else {
+        path
+    };
+    out.put_i32((chroot.len() + path.len()) as i32);
+    out.put_slice(chroot.as_bytes());
+    out.put_slice(path.as_bytes());
+}
+
+/// The record of a create; with a time to live it goes on with that.
+fn put_create(
+    out: &mut BytesMut,
+    chroot: &str,
+    path: &str,
+    data: &Option<Bytes>,
+    acl: &[Acl],
+    mode: CreateMode,
+) {
+    put_path(out, chroot, path);
+    write_buffer(out, data.as_deref());
+    write_vector(out, acl);
+    out.put_i32(mode.flags());
 }
 
 /// A path below the chroot, from one of the server.
@@ -230,51 +266,39 @@ impl Op {
         }
     }
 
-    fn as_multi(&self, chroot: &str) -> Option<MultiOp> {
-        let at = |path: &str| absolute(chroot, path);
-        Some(match self {
-            Op::Create {
-                path,
-                data,
-                acl,
-                mode,
-            } => MultiOp::Create(CreateRequest {
-                path: at(path),
-                data: data.clone(),
-                acl: Some(acl.clone()),
-                flags: mode.flags(),
-            }),
+    /// Encodes one step of a multi, with its header.
+    fn encode_step(&self, chroot: &str, out: &mut BytesMut) -> Result<(), ZkError> {
+        let code = match self {
+            Op::Create2 { .. } => OpCode::Create2,
+            Op::Create { .. } | Op::Delete { .. } | Op::SetData { .. } | Op::Check { .. } => {
+                self.opcode()
+            }
+            _ => return Err(ZkError::BadArguments),
+        };
+        MultiHeader {
+            op: code.code(),
+            done: false,
+            err: -1,
+        }
+        .write(out);
+        match self {
+            Op::Check { path, version } => {
+                put_path(out, chroot, path);
+                out.put_i32(*version);
+                Ok(())
+            }
             Op::Create2 {
                 path,
                 data,
                 acl,
                 mode,
                 ..
-            } => MultiOp::Create2(CreateRequest {
-                path: at(path),
-                data: data.clone(),
-                acl: Some(acl.clone()),
-                flags: mode.flags(),
-            }),
-            Op::Delete { path, version } => MultiOp::Delete(DeleteRequest {
-                path: at(path),
-                version: *version,
-            }),
-            Op::SetData {
-                path,
-                data,
-                version,
-            } => MultiOp::SetData(SetDataRequest {
-                path: at(path),
-                data: data.clone(),
-                version: *version,
-            }),
-            Op::Check { path, version } => MultiOp::Check(CheckVersionRequest {
-                path: at(path),
-                version: *version,
-            }),
-            _ => return None,
-        })
+            } => {
+                put_create(out, chroot, path, data, acl, *mode);
+                Ok(())
+            }
+            _ => self.encode(chroot, out),
+        }
     }
 
     /// Encodes the record; an operation that may not stand where it stands is an error.
@@ -286,16 +310,7 @@ impl Op {
                 data,
                 acl,
                 mode,
-            } => {
-                let flags = mode.flags();
-                CreateRequest {
-                    path: at(path),
-                    data: data.clone(),
-                    acl: Some(acl.clone()),
-                    flags,
-                }
-                .write(out);
-            }
+            } => put_create(out, chroot, path, data, acl, *mode),
             Op::Create2 {
                 path,
                 data,
@@ -303,52 +318,29 @@ impl Op {
                 mode,
                 ttl_ms,
             } => {
-                let (path, data, acl, flags) =
-                    (at(path), data.clone(), Some(acl.clone()), mode.flags());
+                put_create(out, chroot, path, data, acl, *mode);
                 if mode.has_ttl() {
-                    CreateTtlRequest {
-                        path,
-                        data,
-                        acl,
-                        flags,
-                        ttl_ms: ttl_ms.unwrap_or(-1),
-                    }
-                    .write(out);
-                } else {
-                    CreateRequest {
-                        path,
-                        data,
-                        acl,
-                        flags,
-                    }
-                    .write(out);
+                    out.put_i64(ttl_ms.unwrap_or(-1));
                 }
             }
-            Op::Delete { path, version } => DeleteRequest {
-                path: at(path),
-                version: *version,
+            Op::Delete { path, version } => {
+                put_path(out, chroot, path);
+                out.put_i32(*version);
             }
-            .write(out),
             Op::Exists { path, watch }
             | Op::GetData { path, watch }
             | Op::GetChildren { path, watch } => {
-                PathWatchRequest {
-                    path: at(path),
-                    watch: *watch,
-                }
-                .write(out);
+                put_path(out, chroot, path);
+                watch.write(out);
             }
             Op::SetData {
                 path,
                 data,
                 version,
             } => {
-                SetDataRequest {
-                    path: at(path),
-                    data: data.clone(),
-                    version: *version,
-                }
-                .write(out);
+                put_path(out, chroot, path);
+                write_buffer(out, data.as_deref());
+                out.put_i32(*version);
             }
             Op::GetAcl { path } | Op::GetAllChildrenNumber { path } => {
                 PathRequest { path: at(path) }.write(out)
@@ -366,11 +358,10 @@ impl Op {
             }
             .write(out),
             Op::Multi(ops) => {
-                let ops: Option<Vec<_>> = ops.iter().map(|op| op.as_multi(chroot)).collect();
-                MultiRequest {
-                    ops: ops.ok_or(ZkError::BadArguments)?,
+                for op in ops {
+                    op.encode_step(chroot, out)?;
                 }
-                .write(out);
+                MultiHeader::END.write(out);
             }
             Op::Check { .. } => return Err(ZkError::BadArguments),
             Op::AddWatch { path, mode } => AddWatchRequest {

@@ -27,9 +27,15 @@ async fn requests_beyond_the_bounds_are_refused_at_once() {
     let server = Server::start().await;
     let (zk, mut events) = ZkClient::start(server.config(""));
     // Not connected yet: they wait.
-    let waiting: Vec<_> = (0..MAX_OPEN_REQUESTS)
+    let waiting: Vec<_> = (0..MAX_OPEN_REQUESTS - 10)
         .map(|_| zk.submit(get("/a", false)))
         .collect();
+    let several = |count| zk.submit_all(vec![get("/a", false); count]);
+    let refused = several(11).await;
+    assert_eq!(refused.len(), 11);
+    let is_refused = |reply: &Reply| reply.result == Err(ZkError::ThrottledOp);
+    assert!(refused.iter().all(is_refused));
+    let together = several(10);
     let refused = zk.submit(get("/a", false)).await;
     assert_eq!(refused.result, Err(ZkError::ThrottledOp));
     // The server ends the session: all of them are answered, and there is room again.
@@ -38,6 +44,7 @@ async fn requests_beyond_the_bounds_are_refused_at_once() {
     for reply in waiting {
         assert_eq!(reply.await.result, Err(ZkError::SessionExpired));
     }
+    assert_eq!(together.await.len(), 10);
     let refused = zk.submit(get("/a", false)).await;
     assert_eq!(refused.result, Err(ZkError::SessionExpired));
     zk.reopen().await;

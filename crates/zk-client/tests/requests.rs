@@ -73,6 +73,53 @@ async fn requests_are_pipelined_in_call_order_and_bounded() {
 }
 
 #[tokio::test]
+async fn requests_submitted_together_are_answered_together_each_at_its_place() {
+    let server = Server::start().await;
+    let (zk, mut events) = ZkClient::start(server.config("/chroot"));
+    let no_step = Op::Check {
+        path: "/".into(),
+        version: 1,
+    };
+    // the second can't be sent, and so is answered before the first
+    let together = zk.submit_all(vec![get("/", false), no_step, get("/1", true)]);
+    let (mut peer, _) = server.attach(7, 9000).await;
+    session(&mut events).await;
+    let (first, mut r) = peer.expect(OpCode::GetData).await;
+    assert_eq!(PathWatchRequest::read(&mut r).unwrap().path, "/chroot");
+    let (second, mut r) = peer.expect(OpCode::GetData).await;
+    let asked = PathWatchRequest::read(&mut r).unwrap();
+    assert_eq!((asked.path.as_str(), asked.watch), ("/chroot/1", true));
+    peer.data(first, 100, "x").await;
+    peer.reply(second, 101, ZkError::NoNode.code(), &[]).await;
+    let replies = together.await;
+    assert!(matches!(&replies[0].result, Ok(OpResult::Data(Some(data), _)) if data == "x"));
+    assert_eq!(replies[1].result, Err(ZkError::BadArguments));
+    assert_eq!(
+        (replies[2].zxid, &replies[2].result),
+        (101, &Err(ZkError::NoNode))
+    );
+    assert!(zk.submit_all(Vec::new()).await.is_empty());
+
+    // what was answered before a cut stays answered
+    let together = zk.submit_all(vec![get("/2", false), get("/3", false)]);
+    let (xid, _) = peer.expect(OpCode::GetData).await;
+    peer.expect(OpCode::GetData).await;
+    peer.data(xid, 102, "y").await;
+    drop(peer);
+    let replies = together.await;
+    assert!(matches!(&replies[0].result, Ok(OpResult::Data(Some(data), _)) if data == "y"));
+    assert_eq!(replies[1].result, Err(ZkError::ConnectionLoss));
+
+    // and a session's end is told to all
+    let together = zk.submit_all(vec![get("/4", false), get("/5", false)]);
+    server.attach(0, 0).await;
+    let ended = |reply: &gracchus_zk_client::Reply| reply.result == Err(ZkError::SessionExpired);
+    assert!(together.await.iter().all(ended));
+    let together = zk.submit_all(vec![get("/6", false), get("/7", false)]);
+    assert!(together.await.iter().all(ended));
+}
+
+#[tokio::test]
 async fn refused_credentials_are_not_sent_again() {
     let server = Server::start().await;
     let (zk, mut events) = ZkClient::start(server.config(""));

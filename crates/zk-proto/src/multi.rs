@@ -16,11 +16,14 @@ record! {
     pub struct MultiHeader { pub op: i32, pub done: bool, pub err: i32 }
 }
 
-const END: MultiHeader = MultiHeader {
-    op: -1,
-    done: true,
-    err: -1,
-};
+impl MultiHeader {
+    /// Behind the last one.
+    pub const END: MultiHeader = MultiHeader {
+        op: -1,
+        done: true,
+        err: -1,
+    };
+}
 
 /// One operation of a multi or multiRead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +125,7 @@ impl Jute for MultiRequest {
                 MultiOp::GetData(r) | MultiOp::GetChildren(r) => r.write(out),
             }
         }
-        END.write(out);
+        MultiHeader::END.write(out);
     }
 }
 
@@ -209,6 +212,6 @@ impl Jute for MultiResponse {
                 MultiResult::Delete | MultiResult::Check => {}
             }
         }
-        END.write(out);
+        MultiHeader::END.write(out);
     }
 }

@@ -120,9 +120,9 @@ fn results(outcomes: Vec<(PartitionKey, Outcome<i32>)>) -> Vec<ReplicaElectionRe
             ..Default::default()
         };
         match topics.last_mut() {
-            Some(last) if last.topic == key.topic => last.partition_result.push(result),
+            Some(last) if *last.topic == *key.topic => last.partition_result.push(result),
             _ => topics.push(ReplicaElectionResult {
-                topic: key.topic,
+                topic: key.topic.to_string(),
                 partition_result: vec![result],
                 ..Default::default()
             }),

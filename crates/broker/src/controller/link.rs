@@ -8,6 +8,7 @@ use gracchus_controller::{ControlRequest, Event, PartitionKey};
 use gracchus_kafka_proto::ErrorCode;
 use gracchus_kafka_proto::messages::{
     LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse,
+    UpdateMetadataRequest,
 };
 use gracchus_registry::json::BrokerRegistration;
 use tokio::sync::mpsc;
@@ -145,9 +146,17 @@ impl Sender {
                     partitions: leader_and_isr_errors(r, &answer),
                 }
             }
-            ControlRequest::UpdateMetadata(r, version) => {
+            ControlRequest::UpdateMetadata {
+                content,
+                broker_epoch,
+                version,
+            } => {
+                let request = UpdateMetadataRequest {
+                    broker_epoch: *broker_epoch,
+                    ..content.as_ref().clone()
+                };
                 let answer = connection
-                    .send(*version, r)
+                    .send(*version, &request)
                     .await
                     .map_err(|e| e.to_string())?;
                 self.log_refusal("UpdateMetadata", answer.error_code);

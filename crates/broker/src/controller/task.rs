@@ -107,9 +107,14 @@ impl Task {
                 // beside this task, so that an expired session is heard of while the operations wait
                 let (broker, inputs) = (self.broker.clone(), self.inputs.clone());
                 self.broker.tasks.spawn(async move {
-                    let results = broker.registry.execute(ops).await;
-                    let result = Event::ZkResult { token, results };
-                    let _ = inputs.send(Input::Event(result)).await;
+                    let deliver = |results| {
+                        let inputs = inputs.clone();
+                        async move {
+                            let result = Event::ZkResult { token, results };
+                            let _ = inputs.send(Input::Event(result)).await;
+                        }
+                    };
+                    broker.registry.execute_in_parts(ops, deliver).await;
                 });
             }
             Action::Send { broker_id, request } => {

@@ -6,6 +6,7 @@ mod assignment;
 mod requested;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gracchus_registry::json::TopicAssignment;
 use gracchus_registry::op::{ANY_VERSION, MultiStep, ZkOp};
@@ -65,7 +66,7 @@ impl Controller {
         changed: Moves,
         then: impl FnOnce(&mut Controller, Moves, BTreeSet<PartitionKey>) + Send + 'static,
     ) {
-        let mut topics: BTreeMap<String, TopicAssignment> = BTreeMap::new();
+        let mut topics: BTreeMap<Arc<str>, TopicAssignment> = BTreeMap::new();
         for (key, planned) in &changed {
             let Some(known) = self.cx.topics.get(&key.topic) else {
                 continue;
@@ -87,7 +88,7 @@ impl Controller {
             }
         }
         let fence = self.fence();
-        let set = |(topic, node): (&String, &TopicAssignment)| {
+        let set = |(topic, node): (&Arc<str>, &TopicAssignment)| {
             let step = MultiStep::SetData {
                 path: paths::topic(topic),
                 data: Some(node.to_bytes()),

@@ -291,12 +291,17 @@ impl Harness {
                 }
                 self.deliver_watches();
                 let member = self.members.get_mut(&id).unwrap();
-                if member.in_flight.front().is_some_and(|b| b.ops.is_empty()) {
-                    let batch = member.in_flight.pop_front().unwrap();
-                    member.inbox.push_back(Event::ZkResult {
-                        token: batch.token,
-                        results: batch.results,
-                    });
+                let Some(batch) = member.in_flight.front_mut() else {
+                    return true;
+                };
+                // every second batch comes back result by result
+                let (token, is_done) = (batch.token, batch.ops.is_empty());
+                if is_done || token % 2 == 0 {
+                    let results = std::mem::take(&mut batch.results);
+                    member.inbox.push_back(Event::ZkResult { token, results });
+                }
+                if is_done {
+                    member.in_flight.pop_front();
                 }
             }
         }
@@ -518,6 +523,6 @@ pub fn answer(broker_id: i32, request: &ControlRequest, error: ErrorCode) -> Opt
                 .map(|(t, p)| (PartitionKey::new(&t.topic_name, p.partition_index), error))
                 .collect(),
         }),
-        ControlRequest::UpdateMetadata(..) => None,
+        ControlRequest::UpdateMetadata { .. } => None,
     }
 }

@@ -17,7 +17,7 @@ pub fn shown(request: &ControlRequest) -> String {
                 }
             }
         }
-        ControlRequest::UpdateMetadata(r, _) => {
+        ControlRequest::UpdateMetadata { content: r, .. } => {
             let live: Vec<i32> = r.live_brokers.iter().map(|b| b.id).collect();
             text = format!("UpdateMetadata {live:?}");
             for t in &r.topic_states {

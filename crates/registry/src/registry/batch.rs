@@ -2,45 +2,83 @@
 
 use super::Registry;
 use crate::op::{MultiReply, MultiStep, ZkFailure, ZkOp, ZkReply, ZkResult};
-use gracchus_zk_client::{MultiFailure, Op, OpResult, ReplyFuture, ZkError};
+use gracchus_zk_client::{MultiFailure, Op, OpResult, RepliesFuture, Reply, ZkError};
 use std::collections::VecDeque;
 
 /// Operations of one batch handed to the session at a time; the session itself bounds what is on the wire.
 const WINDOW: usize = 4096;
+/// Of these, how many are submitted and come back together.
+const PART: usize = 256;
 
 impl Registry {
     /// Runs operations in order, pipelined; not atomic. A result for each, at its place.
     ///
     /// What a broken connection left unanswered is sent again after it is back, however long that takes, and so is
-    /// everything behind it that failed (it may have needed the lost one). When the second try then finds that the
+    /// everything under way behind it that failed (it may have needed the lost one). When the second try then finds that the
     /// first had taken effect, that counts as success. Ends early only with the session (`SessionExpired`) or the client.
     pub async fn execute(&self, ops: Vec<ZkOp>) -> Vec<ZkResult> {
-        let mut results: Vec<ZkResult> = vec![Err(ZkError::ConnectionLoss.into()); ops.len()];
-        let mut was_lost = vec![false; ops.len()];
-        let mut todo: Vec<usize> = (0..ops.len()).collect();
-        while !todo.is_empty() {
-            self.run_once(&ops, &todo, &mut results).await;
-            let lost = |result: &ZkResult| matches!(result, Err(failure) if failure.error == ZkError::ConnectionLoss);
-            let Some(first) = results.iter().position(lost) else {
-                break;
+        let mut all = Vec::with_capacity(ops.len());
+        self.execute_in_parts(ops, |mut part| {
+            all.append(&mut part);
+            std::future::ready(())
+        })
+        .await;
+        all
+    }
+
+    /// [`execute`](Self::execute), whose results are delivered in order as they come, while later operations are under way.
+    pub async fn execute_in_parts<D: Future<Output = ()>>(
+        &self,
+        ops: Vec<ZkOp>,
+        mut deliver: impl FnMut(Vec<ZkResult>) -> D,
+    ) {
+        let mut chunks = ops.chunks(PART);
+        let mut flying: VecDeque<(&[ZkOp], RepliesFuture)> = VecDeque::new();
+        loop {
+            while flying.len() < WINDOW / PART {
+                let Some(chunk) = chunks.next() else { break };
+                flying.push_back((chunk, self.submit(chunk.iter())));
+            }
+            let Some((chunk, replies)) = flying.pop_front() else {
+                return;
             };
+            let mut results = all_typed(chunk, replies.await);
+            if results.iter().any(is_lost) {
+                let mut behind = chunk.to_vec();
+                while let Some((chunk, replies)) = flying.pop_front() {
+                    behind.extend_from_slice(chunk);
+                    results.append(&mut all_typed(chunk, replies.await));
+                }
+                self.repeat_lost(&behind, &mut results).await;
+            }
+            deliver(results).await;
+        }
+    }
+
+    /// What was lost of `ops`, and what failed behind it, again and again until nothing is.
+    async fn repeat_lost(&self, ops: &[ZkOp], results: &mut [ZkResult]) {
+        let mut was_lost = vec![false; ops.len()];
+        while let Some(first) = results.iter().position(is_lost) {
             if self.zk.is_closed() {
                 break;
             }
-            for (mark, result) in was_lost.iter_mut().zip(&results) {
-                *mark |= lost(result);
+            for (mark, result) in was_lost.iter_mut().zip(results.iter()) {
+                *mark |= is_lost(result);
             }
-            todo = results
+            let todo: Vec<(&ZkOp, &mut ZkResult)> = ops
                 .iter()
-                .enumerate()
+                .zip(results.iter_mut())
                 .skip(first)
                 .filter(|(_, result)| result.is_err())
-                .map(|(at, _)| at)
                 .collect();
+            let replies = self.submit(todo.iter().map(|(op, _)| *op)).await;
+            for ((op, slot), reply) in todo.into_iter().zip(replies) {
+                *slot = typed(op, reply.result);
+            }
         }
         for ((op, result), _) in ops
             .iter()
-            .zip(&mut results)
+            .zip(results)
             .zip(&was_lost)
             .filter(|(_, lost)| **lost)
         {
@@ -54,7 +92,10 @@ impl Registry {
                 *result = Ok(reply);
             }
         }
-        results
+    }
+
+    fn submit<'a>(&self, ops: impl Iterator<Item = &'a ZkOp>) -> RepliesFuture {
+        self.zk.submit_all(ops.map(|op| self.wire(op)).collect())
     }
 
     /// One operation, as [`execute`](Self::execute) runs it.
@@ -63,27 +104,6 @@ impl Registry {
             .await
             .pop()
             .unwrap_or(Err(ZkError::SystemError.into()))
-    }
-
-    async fn run_once(&self, ops: &[ZkOp], todo: &[usize], results: &mut [ZkResult]) {
-        let mut pending: VecDeque<(usize, ReplyFuture)> =
-            VecDeque::with_capacity(todo.len().min(WINDOW));
-        let mut rest = todo.iter();
-        loop {
-            while pending.len() < WINDOW {
-                let Some(&at) = rest.next() else { break };
-                if let Some(op) = ops.get(at) {
-                    pending.push_back((at, self.zk.submit(self.wire(op))));
-                }
-            }
-            let Some((at, reply)) = pending.pop_front() else {
-                return;
-            };
-            let answer = reply.await.result;
-            if let (Some(op), Some(slot)) = (ops.get(at), results.get_mut(at)) {
-                *slot = typed(op, answer);
-            }
-        }
     }
 
     fn wire(&self, op: &ZkOp) -> Op {
@@ -249,6 +269,15 @@ impl Registry {
             _ => None,
         }
     }
+}
+
+fn is_lost(result: &ZkResult) -> bool {
+    matches!(result, Err(failure) if failure.error == ZkError::ConnectionLoss)
+}
+
+fn all_typed(ops: &[ZkOp], replies: Vec<Reply>) -> Vec<ZkResult> {
+    let of = |(op, reply): (&ZkOp, Reply)| typed(op, reply.result);
+    ops.iter().zip(replies).map(of).collect()
 }
 
 fn typed(op: &ZkOp, answer: Result<OpResult, ZkError>) -> ZkResult {

@@ -172,3 +172,37 @@ async fn a_write_whose_answer_was_lost_counts_once() {
     registry.zk().close().await;
     direct.zk().close().await;
 }
+
+#[tokio::test]
+async fn an_answer_lost_amid_many_parts_costs_none_and_leaves_the_order() {
+    let (direct, _events, config) = fresh("lost-amid").await;
+    let (proxy, port) = Proxy::start(server()).await;
+    let mut through = config.clone();
+    through.connect.servers = vec![("127.0.0.1".into(), port)];
+    let (zk, _events) = ZkClient::start(through);
+    let registry = Registry::new(zk, false);
+    // far more than are under way at a time, so that answers still come after the first part
+    let count = 10_000;
+    let path = |n: usize| format!("/n{n}");
+    let ops = (0..count).map(|n| ZkOp::create(path(n), None)).collect();
+    let (mut parts, mut created) = (0, Vec::new());
+    registry
+        .execute_in_parts(ops, |part| {
+            if parts == 0 {
+                proxy.lose_next();
+            }
+            parts += 1;
+            created.extend(part);
+            std::future::ready(())
+        })
+        .await;
+    assert_eq!(proxy.cuts.load(Ordering::SeqCst), 1);
+    assert!(parts > 1);
+    assert_eq!(created.len(), count);
+    for (n, result) in created.into_iter().enumerate() {
+        assert!(matches!(result, Ok(ZkReply::Created { path: made, .. }) if made == path(n)));
+    }
+    assert_eq!(direct.children("/", false).await.unwrap().len(), count);
+    registry.zk().close().await;
+    direct.zk().close().await;
+}

@@ -469,13 +469,7 @@ fn fail_in_flight<T>(
 }
 
 fn failed<T>(done: T, error: ZkError) -> Output<T> {
-    Output::Answer(
-        done,
-        Reply {
-            zxid: 0,
-            result: Err(error),
-        },
-    )
+    Output::Answer(done, Reply::failed(error))
 }
 
 fn patch_length(out: &mut BytesMut, start: usize) {

@@ -14,6 +14,7 @@ use crate::op::{Op, Reply};
 use bytes::BytesMut;
 use connect::Socket;
 use gracchus_zk_proto::ZkError;
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,23 +24,66 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Whom a request's answer goes to.
 #[derive(Debug)]
-pub(crate) struct Done {
-    pub answer: oneshot::Sender<Reply>,
-    /// Given back with the answer.
-    pub place: Place,
+pub(crate) enum Done {
+    One {
+        answer: oneshot::Sender<Reply>,
+        /// Given back with the answer.
+        place: Place,
+    },
+    /// One of several submitted together, and which.
+    Of(Arc<Batch>, usize),
 }
 
 impl Done {
     fn complete(self, reply: Reply) {
-        // Free before the caller knows.
-        drop(self.place);
-        let _ = self.answer.send(reply);
+        match self {
+            Done::One { answer, place } => {
+                // Free before the caller knows.
+                drop(place);
+                let _ = answer.send(reply);
+            }
+            Done::Of(batch, at) => {
+                if let Some(slot) = batch.replies.lock().get_mut(at) {
+                    *slot = reply;
+                }
+            }
+        }
+    }
+}
+
+/// Requests submitted together. The last one that is answered, or given up, drops it, and that sends the answers.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// `ConnectionLoss` where none has come.
+    replies: Mutex<Vec<Reply>>,
+    answer: Option<oneshot::Sender<Vec<Reply>>>,
+    place: Option<Place>,
+}
+
+impl Batch {
+    pub(crate) fn new(count: usize, answer: oneshot::Sender<Vec<Reply>>, place: Place) -> Self {
+        let lost = || Reply::failed(ZkError::ConnectionLoss);
+        Batch {
+            replies: Mutex::new(std::iter::repeat_with(lost).take(count).collect()),
+            answer: Some(answer),
+            place: Some(place),
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.place = None; // free before the caller knows
+        if let Some(answer) = self.answer.take() {
+            let _ = answer.send(std::mem::take(self.replies.get_mut()));
+        }
     }
 }
 
 #[derive(Debug)]
 pub(crate) enum Command {
     Request(Op, Done),
+    Requests(Vec<Op>, Batch),
     Reopen,
     Close(oneshot::Sender<()>),
 }
@@ -213,12 +257,12 @@ impl Session {
         let mut out = BytesMut::new();
         let mut outputs = Vec::new();
         step(&mut self.core, &mut out, &mut outputs);
-        self.carry_out(outputs);
+        self.carry_out(&mut outputs);
     }
 
-    fn carry_out(&mut self, outputs: Vec<Output<Done>>) -> Verdict {
+    fn carry_out(&mut self, outputs: &mut Vec<Output<Done>>) -> Verdict {
         let mut verdict = Verdict::GoOn;
-        for output in outputs {
+        for output in outputs.drain(..) {
             match output {
                 Output::Answer(done, reply) => done.complete(reply),
                 Output::Event(event) => {
@@ -275,6 +319,7 @@ impl Session {
                 () = sleep_until(time_out.unwrap_or(self.start)), if time_out.is_some() => self.time_out(),
                 command = self.commands.recv() => match command {
                     Some(Command::Request(op, done)) => self.take(op, done),
+                    Some(Command::Requests(ops, batch)) => self.take_all(ops, batch),
                     Some(Command::Reopen) => {}
                     Some(Command::Close(done)) => {
                         self.end();
@@ -295,6 +340,13 @@ impl Session {
         self.core.request(op, done, now);
     }
 
+    fn take_all(&mut self, ops: Vec<Op>, batch: Batch) {
+        let (now, batch) = (self.now(), Arc::new(batch));
+        for (at, op) in ops.into_iter().enumerate() {
+            self.core.request(op, Done::Of(batch.clone(), at), now);
+        }
+    }
+
     fn end(&mut self) {
         self.with_core(|core, _, outputs| core.fail_all(ZkError::ConnectionLoss, outputs));
         *self.shared.session.lock() = None;
@@ -305,10 +357,16 @@ impl Session {
     async fn wait_for_reopen(&mut self) -> bool {
         loop {
             match self.commands.recv().await {
-                Some(Command::Request(_, done)) => done.complete(Reply {
-                    zxid: 0,
-                    result: Err(ZkError::SessionExpired),
-                }),
+                Some(Command::Request(_, done)) => {
+                    done.complete(Reply::failed(ZkError::SessionExpired));
+                }
+                Some(Command::Requests(ops, batch)) => {
+                    let batch = Arc::new(batch);
+                    for at in 0..ops.len() {
+                        Done::Of(batch.clone(), at)
+                            .complete(Reply::failed(ZkError::SessionExpired));
+                    }
+                }
                 Some(Command::Reopen) => {
                     self.last_heard = Instant::now();
                     return true;

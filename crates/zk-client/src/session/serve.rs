@@ -136,7 +136,7 @@ impl Session {
         if outbox.len() < MAX_FILLED {
             let mut outputs = Vec::new();
             self.core.fill(outbox, &mut outputs);
-            self.carry_out(outputs);
+            self.carry_out(&mut outputs);
         }
     }
 
@@ -175,6 +175,7 @@ impl Session {
         loop {
             match next {
                 Some(Command::Request(op, done)) => self.take(op, done),
+                Some(Command::Requests(ops, batch)) => self.take_all(ops, batch),
                 Some(Command::Reopen) => {}
                 Some(Command::Close(done)) => return Some(done),
                 // Nobody holds a handle any more.
@@ -202,6 +203,7 @@ impl Session {
     /// Takes whole frames out of `inbox`.
     fn take_frames(&mut self, inbox: &mut Inbox, outbox: &mut BytesMut) -> Result<Verdict, String> {
         let limit = self.config.max_frame;
+        let mut outputs = Vec::new();
         loop {
             let skipped = inbox.skip.min(inbox.bytes.len());
             inbox.bytes.advance(skipped);
@@ -224,7 +226,6 @@ impl Session {
             inbox.bytes.advance(4);
             let body: Bytes = inbox.bytes.split_to(taken).freeze();
             inbox.skip = size - taken;
-            let mut outputs = Vec::new();
             let result = if size <= limit {
                 self.core.frame(body, outbox, &mut outputs)
             } else {
@@ -236,7 +237,7 @@ impl Session {
                     );
                 })
             };
-            match self.carry_out(outputs) {
+            match self.carry_out(&mut outputs) {
                 Verdict::GoOn => {}
                 verdict => return Ok(verdict),
             }

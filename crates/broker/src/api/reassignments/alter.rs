@@ -55,9 +55,9 @@ pub async fn handle(
             ..Default::default()
         };
         match responses.last_mut() {
-            Some(last) if last.name == key.topic => last.partitions.push(partition),
+            Some(last) if *last.name == *key.topic => last.partitions.push(partition),
             _ => responses.push(ReassignableTopicResponse {
-                name: key.topic,
+                name: key.topic.to_string(),
                 partitions: vec![partition],
                 ..Default::default()
             }),

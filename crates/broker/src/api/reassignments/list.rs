@@ -52,9 +52,9 @@ pub async fn handle(
             ..Default::default()
         };
         match topics.last_mut() {
-            Some(last) if last.name == moving.key.topic => last.partitions.push(partition),
+            Some(last) if *last.name == *moving.key.topic => last.partitions.push(partition),
             _ => topics.push(OngoingTopicReassignment {
-                name: moving.key.topic,
+                name: moving.key.topic.to_string(),
                 partitions: vec![partition],
                 ..Default::default()
             }),
