@@ -23,6 +23,7 @@ CALLS = {
     "test_rolling_takeover.py": {"java", "mvn"},
     "test_disk_formats.py": {"java", "mvn"},
     "test_jvm_swap.py": {"java", "mvn"},
+    "test_move_log_dirs.py": {"java", "mvn"},
 }
 
 

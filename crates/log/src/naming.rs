@@ -72,7 +72,16 @@ fn strip_unique(stem: &str) -> Option<&str> {
 
 /// `<topic>-<p>.<unique>-delete`, the topic cut so that the name fits in a file name's 255 bytes.
 pub fn delete_dir_name(partition: &TopicPartition, unique: &str) -> String {
-    let suffix = format!("-{}.{unique}-delete", partition.partition);
+    cut_dir_name(partition, unique, "delete")
+}
+
+/// `<topic>-<p>.<unique>-stray`, cut in the same way.
+pub fn stray_dir_name(partition: &TopicPartition, unique: &str) -> String {
+    cut_dir_name(partition, unique, "stray")
+}
+
+fn cut_dir_name(partition: &TopicPartition, unique: &str, what: &str) -> String {
+    let suffix = format!("-{}.{unique}-{what}", partition.partition);
     let room = 255usize.saturating_sub(suffix.len());
     let topic = partition
         .topic
@@ -81,6 +90,13 @@ pub fn delete_dir_name(partition: &TopicPartition, unique: &str) -> String {
         .map(|(_, c)| c)
         .collect::<String>();
     topic + &suffix
+}
+
+/// `<topic>-<p>.<unique>-future`; none where that does not fit in a file name's 255 bytes, since a start would not know the
+/// topic again.
+pub fn future_dir_name(partition: &TopicPartition, unique: &str) -> Option<String> {
+    let name = format!("{partition}.{unique}-future");
+    (name.len() <= 255).then_some(name)
 }
 
 /// The kinds of files of a segment.
@@ -187,6 +203,16 @@ mod tests {
         let name = delete_dir_name(&partition, "e08ae38c39d6429ea0d06eed4a990ae0");
         assert_eq!(name.len(), 255);
         assert_eq!(parse_dir_name(&name).unwrap().1, DirKind::Delete);
+    }
+
+    #[test]
+    fn a_copy_is_named_after_all_of_its_topic() {
+        let unique = "e08ae38c39d6429ea0d06eed4a990ae0";
+        let partition = TopicPartition::new("t".repeat(213), 0);
+        let name = future_dir_name(&partition, unique).unwrap();
+        assert_eq!(parse_dir_name(&name), Some((partition, DirKind::Future)));
+        let longer = TopicPartition::new("t".repeat(214), 0);
+        assert_eq!(future_dir_name(&longer, unique), None);
     }
 
     #[test]

@@ -220,11 +220,3 @@ fn a_directory_that_fails_while_it_is_loaded() {
     manager.shutdown(0);
     assert!(!bad.path().join(CLEAN).exists() && good.path().join(CLEAN).exists());
 }
-
-#[test]
-fn a_partition_in_two_directories_is_refused_before_anything_is_touched() {
-    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    drop((fill(a.path()), fill(b.path())));
-    let error = open(&[a.path(), b.path()]).unwrap_err();
-    assert!(matches!(error, StartError::Duplicate { .. }), "{error}");
-}

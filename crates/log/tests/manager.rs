@@ -178,12 +178,16 @@ fn directories_that_are_none_of_ours_are_left_alone() {
 }
 
 #[test]
-fn one_log_in_two_directories_is_refused() {
+fn logs_of_two_topics_of_one_name_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let dirs = [root.path().join("a"), root.path().join("b")];
-    for dir in &dirs {
+    for (dir, id) in dirs.iter().zip([7, 8]) {
         let manager = load(std::slice::from_ref(dir));
-        make(&manager, "t", 0);
+        let id = Some(Uuid::from_bytes([id; 16]));
+        let partition = TopicPartition::new("t", 0);
+        manager
+            .get_or_create(&partition, true, id, Arc::default(), 0)
+            .unwrap();
         manager.shutdown(0);
     }
     let error = load_with(&dirs, LogConfig::default())

@@ -63,7 +63,9 @@ fn describe(
     dir: DirDescription,
     wanted: Option<&HashSet<(String, i32)>>,
 ) -> DescribeLogDirsResult {
-    let log_dir = dir.path.display().to_string();
+    // as AlterReplicaLogDirs takes it
+    let path = std::path::absolute(&dir.path).unwrap_or(dir.path);
+    let log_dir = path.display().to_string();
     if !dir.online {
         return DescribeLogDirsResult {
             error_code: ErrorCode::KafkaStorageError.code(),
@@ -108,10 +110,8 @@ fn lag(replicas: &ReplicaManager, log: &LogDescription) -> i64 {
         return -1;
     };
     let live = live.lock();
-    let ahead = if log.future {
-        live.log_end_offset()
-    } else {
-        live.high_watermark()
-    };
-    (ahead - log.log_end_offset).max(0)
+    if log.future {
+        return live.log_end_offset() - log.log_end_offset;
+    }
+    (live.high_watermark() - log.log_end_offset).max(0)
 }

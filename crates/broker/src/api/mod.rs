@@ -21,6 +21,8 @@ use crate::net::Outcome;
 pub mod allocate_producer_ids;
 /// AlterPartition (56).
 pub mod alter_partition;
+/// AlterReplicaLogDirs (34).
+pub mod alter_replica_log_dirs;
 /// ApiVersions (18).
 pub mod api_versions;
 /// Configurations of topics and brokers.
@@ -119,6 +121,7 @@ served! {
     boxed UpdateMetadataRequest => update_metadata::handle;
     boxed DeleteRecordsRequest => delete_records::handle;
     boxed OffsetForLeaderEpochRequest => offset_for_leader_epoch::handle;
+    boxed AlterReplicaLogDirsRequest => alter_replica_log_dirs::handle;
     boxed DescribeLogDirsRequest => describe_log_dirs::handle;
     boxed DescribeProducersRequest => describe_producers::handle;
     boxed ApiVersionsRequest => api_versions::handle;

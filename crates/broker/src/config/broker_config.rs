@@ -131,6 +131,7 @@ honoured! {
     replica_fetch_backoff_ms: i32 = "replica.fetch.backoff.ms",
     replica_socket_timeout_ms: i32 = "replica.socket.timeout.ms",
     replica_high_watermark_checkpoint_interval_ms: i64 = "replica.high.watermark.checkpoint.interval.ms",
+    num_replica_alter_log_dirs_threads: Option<i32> = "num.replica.alter.log.dirs.threads",
     num_replica_fetchers: i32 = "num.replica.fetchers",
     fetch_max_bytes: i32 = "fetch.max.bytes",
     max_incremental_fetch_session_cache_slots: i32 = "max.incremental.fetch.session.cache.slots",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gracchus_kafka_proto::{ErrorCode, RecordsPart};
-use gracchus_log::{AppendOrigin, ReadLimit, SharedLog};
+use gracchus_log::{AppendOrigin, ReadLimit};
 use tokio::time::Instant;
 
 use super::OFFSETS_TOPIC;
@@ -84,16 +84,18 @@ impl OffsetsLog for ReplicaManager {
     }
 
     fn log_start(&self, partition: i32) -> Result<i64, ErrorCode> {
-        let log = self.log_of(partition)?;
-        let start = log.lock().log_start_offset();
-        Ok(start)
+        let partition = self.partition(OFFSETS_TOPIC, partition)?;
+        partition.with_log(-1, false, |_, log| log.lock().log_start_offset())
     }
 
     fn read(&self, partition: i32, offset: i64, max_bytes: usize) -> Result<Piece, ErrorCode> {
-        let log = self.log_of(partition)?;
         let limit = ReadLimit::LogEnd;
         let max_bytes = u32::try_from(max_bytes).unwrap_or(u32::MAX);
-        let data = log.lock().read(offset, max_bytes, limit, true);
+        let data = self
+            .partition(OFFSETS_TOPIC, partition)?
+            .with_log(-1, false, |_, log| {
+                log.lock().read(offset, max_bytes, limit, true)
+            })?;
         let data = data.map_err(|error| error.error_code())?;
         let size = usize::try_from(data.bytes).map_err(|_| ErrorCode::KafkaStorageError)?;
         let mut records = BytesMut::with_capacity(size);
@@ -125,13 +127,5 @@ impl OffsetsLog for ReplicaManager {
             records: records.freeze(),
             log_end: data.log_end_offset,
         })
-    }
-}
-
-impl ReplicaManager {
-    fn log_of(&self, partition: i32) -> Result<SharedLog, ErrorCode> {
-        self.partition(OFFSETS_TOPIC, partition)?
-            .log()
-            .ok_or(ErrorCode::NotLeaderOrFollower)
     }
 }

@@ -155,6 +155,7 @@ fn run(
             "{count} partitions loaded in {} ms",
             begun.elapsed().as_millis()
         );
+        replicas.resume_moves();
     }
     status.loading(None);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gracchus_kafka_proto::ErrorCode;
-use gracchus_log::{AppendError, AppendInfo, AppendOrigin};
+use gracchus_log::{AppendError, AppendInfo, AppendOrigin, LogError};
 use tokio::time::Instant;
 
 use super::manager::ReplicaManager;
@@ -143,13 +143,8 @@ impl ReplicaManager {
         }
         let (manager, partition) = (self.clone(), appended.partition.clone());
         let flush = move || {
-            let Some(log) = partition.log() else {
-                return Err(ErrorCode::NotLeaderOrFollower);
-            };
             let now = now_ms();
-            if let Err(error) = manager.logs().flush(&log, now) {
-                return Err(manager.log_failed(&partition.id, "flushing", &error));
-            }
+            manager.flush_log(&partition, now)?;
             // Who has lost its leadership meanwhile has nothing to raise.
             let _ = partition.with_log(-1, true, |role, log| {
                 partition.raise_high_watermark(role, &mut log.lock(), now)
@@ -159,6 +154,23 @@ impl ReplicaManager {
         };
         let flushed = tokio::task::spawn_blocking(flush).await;
         flushed.unwrap_or(Err(ErrorCode::UnknownServerError))
+    }
+
+    /// Flushes all that a partition's log holds now. A log that is replaced by its copy in another directory meanwhile is
+    /// flushed there.
+    pub(crate) fn flush_log(&self, partition: &Partition, now_ms: i64) -> Result<(), ErrorCode> {
+        loop {
+            let Some(log) = partition.log() else {
+                return Err(ErrorCode::NotLeaderOrFollower);
+            };
+            let Err(error) = self.logs().flush(&log, now_ms) else {
+                return Ok(());
+            };
+            let replaced = partition.log().is_some_and(|now| !Arc::ptr_eq(&now, &log));
+            if !replaced || !matches!(error, LogError::Deleted { .. }) {
+                return Err(self.log_failed(&partition.id, "flushing", &error));
+            }
+        }
     }
 
     /// Waits until the in-sync replicas have everything below the given offsets, or the deadline. One error a

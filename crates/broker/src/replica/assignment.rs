@@ -97,6 +97,9 @@ impl ReplicaManager {
             let role = partition.role();
             (role.is_leader, role.leader_epoch)
         };
+        if self.logs.future(&partition.id).is_some() {
+            self.want_move(&partition.id);
+        }
         if let Some(fetchers) = self.fetchers.get() {
             if leads {
                 fetchers.leave(&partition.id);

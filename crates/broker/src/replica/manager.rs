@@ -8,9 +8,11 @@ use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_log::{LogError, LogManager, TopicPartition};
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
 use super::fetcher::Fetchers;
 use super::isr_changes::IsrChanges;
+use super::moves::queue::Queue;
 use super::partition::{Partition, report};
 use super::recovering::Waiting;
 use super::session::FetchSessions;
@@ -91,6 +93,9 @@ pub struct ReplicaManager {
     pub(crate) isr_changes: IsrChanges,
     pub(crate) leader_throttle: Throttle,
     pub(crate) follower_throttle: Throttle,
+    pub(crate) move_throttle: Throttle,
+    pub(crate) moves: Mutex<Queue>,
+    pub(crate) moves_changed: Notify,
     /// Counters by topic.
     pub topics: TopicRegistry,
     pub(crate) fetchers: OnceLock<Fetchers>,
@@ -120,6 +125,9 @@ impl ReplicaManager {
             isr_changes: IsrChanges::default(),
             leader_throttle: Throttle::of_leader(),
             follower_throttle: Throttle::of_follower(),
+            move_throttle: Throttle::of_moves(),
+            moves: Mutex::new(Queue::default()),
+            moves_changed: Notify::new(),
             topics: TopicRegistry::default(),
             fetchers: OnceLock::new(),
             observers: OnceLock::new(),

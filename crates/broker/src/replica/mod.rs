@@ -26,6 +26,8 @@ mod leading;
 pub mod log_config;
 /// Which partitions are hosted here.
 pub mod manager;
+/// Replicas on their way to another log directory.
+pub mod moves;
 /// Where a consumer had better read.
 pub mod nearest;
 /// ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers.

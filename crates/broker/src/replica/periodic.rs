@@ -91,6 +91,7 @@ impl ReplicaManager {
             });
         }
 
+        self.start_moving(tasks, stop);
         let (manager, stop) = (self.clone(), stop.clone());
         tasks.spawn(async move { manager.follow_config(stop).await });
     }

@@ -1,5 +1,5 @@
 //! Replication throttles: how many bytes a second this broker sends to, and fetches for, replicas that are not in sync and
-//! that their topics' configuration lists.
+//! that their topics' configuration lists; and how many it copies from one log directory to another.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,6 +77,12 @@ impl Throttle {
         )
     }
 
+    /// What is copied from one log directory to another.
+    pub fn of_moves() -> Self {
+        // Its bound is of all of them.
+        Self::new("replica.alter.log.dirs.io.max.bytes.per.second", "")
+    }
+
     fn new(rate_key: &'static str, replicas_key: &'static str) -> Self {
         Self {
             rate_key,
@@ -87,7 +93,7 @@ impl Throttle {
     }
 
     /// The broker's dynamic configuration: its own, then the cluster's.
-    fn configure(&self, own: &Props, all: &Props) {
+    pub(crate) fn configure(&self, own: &Props, all: &Props) {
         let text = own.get(self.rate_key).or_else(|| all.get(self.rate_key));
         let bound = text.and_then(|text| text.trim().parse().ok());
         self.bound
@@ -125,6 +131,7 @@ impl ReplicaManager {
         let (own, all) = (self.config.dynamic(true), self.config.dynamic(false));
         self.leader_throttle.configure(&own, &all);
         self.follower_throttle.configure(&own, &all);
+        self.move_throttle.configure(&own, &all);
     }
 
     /// The replica here counts for this throttle; false where there is none.

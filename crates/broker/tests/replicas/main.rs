@@ -7,6 +7,7 @@ mod fetching;
 mod following;
 mod formats;
 mod groups;
+mod moving;
 mod nearest;
 mod offsets;
 mod producing;

@@ -28,6 +28,7 @@ use gracchus_log::dirs::LogDirs;
 use gracchus_log::{LoadControl, LogManager, LogManagerConfig, PendingLogs, TopicPartition};
 use gracchus_record::{BatchBuilder, Codec, Entries, NewRecord};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 /// This broker.
 pub const ME: i32 = 1;
@@ -39,6 +40,8 @@ pub struct Rig {
     pub metadata: Arc<MetadataCache>,
     pub config: Arc<ConfigStore>,
     pub dir: tempfile::TempDir,
+    /// `log.dirs`, in it.
+    dirs: Vec<PathBuf>,
 }
 
 impl Rig {
@@ -52,6 +55,18 @@ impl Rig {
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect();
         Self::in_dir(ME, tempfile::tempdir().unwrap(), props)
+    }
+
+    /// Several log directories, `0` and so on.
+    pub fn with_dirs(count: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = (0..count).map(|n| dir.path().join(n.to_string())).collect();
+        Self::over(ME, dir, dirs, BTreeMap::new())
+    }
+
+    /// One of the log directories.
+    pub fn log_dir(&self, at: usize) -> PathBuf {
+        self.dirs[at].clone()
     }
 
     /// Another broker.
@@ -69,24 +84,39 @@ impl Rig {
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect();
-        let Self { dir, replicas, .. } = self;
+        let Self {
+            dir,
+            dirs,
+            replicas,
+            ..
+        } = self;
         drop(replicas);
-        Self::in_dir(id, dir, props)
+        Self::over(id, dir, dirs, props)
     }
 
     /// Stops cleanly and starts again over the same directory.
     pub fn restarted(self) -> Self {
         self.replicas.logs().shutdown(NOW);
-        let Self { dir, replicas, .. } = self;
+        let Self {
+            dir,
+            dirs,
+            replicas,
+            ..
+        } = self;
         drop(replicas);
-        Self::in_dir(ME, dir, BTreeMap::new())
+        Self::over(ME, dir, dirs, BTreeMap::new())
     }
 
     /// Dies without a word, and starts again; its logs are found, and not loaded yet.
     pub fn recovering(self) -> (Self, PendingLogs) {
-        let Self { dir, replicas, .. } = self;
+        let Self {
+            dir,
+            dirs,
+            replicas,
+            ..
+        } = self;
         drop(replicas);
-        Self::opened(ME, dir, BTreeMap::new())
+        Self::opened(ME, dir, dirs, BTreeMap::new())
     }
 
     /// Loads what is pending.
@@ -101,7 +131,17 @@ impl Rig {
     }
 
     fn in_dir(id: i32, dir: tempfile::TempDir, props: BTreeMap<String, String>) -> Self {
-        let (rig, pending) = Self::opened(id, dir, props);
+        let dirs = vec![dir.path().to_path_buf()];
+        Self::over(id, dir, dirs, props)
+    }
+
+    fn over(
+        id: i32,
+        dir: tempfile::TempDir,
+        dirs: Vec<PathBuf>,
+        props: BTreeMap<String, String>,
+    ) -> Self {
+        let (rig, pending) = Self::opened(id, dir, dirs, props);
         rig.load(pending);
         rig
     }
@@ -109,14 +149,15 @@ impl Rig {
     fn opened(
         id: i32,
         dir: tempfile::TempDir,
+        dirs: Vec<PathBuf>,
         props: BTreeMap<String, String>,
     ) -> (Self, PendingLogs) {
         let config = Arc::new(ConfigStore::new(props).unwrap());
         let metadata = Arc::new(MetadataCache::default());
-        let dirs = LogDirs::open(&[dir.path().to_path_buf()]).unwrap();
+        let locked = LogDirs::open(&dirs).unwrap();
         let default = log_config(&config.topic(""));
         let (logs, pending) =
-            LogManager::open(dirs, LogManagerConfig::default(), default, NOW).unwrap();
+            LogManager::open(locked, LogManagerConfig::default(), default, NOW).unwrap();
         let replicas = Arc::new(ReplicaManager::new(
             id,
             config.clone(),
@@ -128,6 +169,7 @@ impl Rig {
             metadata,
             config,
             dir,
+            dirs,
         };
         (rig, pending)
     }

@@ -131,6 +131,19 @@ impl CleanerState {
         self.set(dirs, dir, partition, None);
     }
 
+    /// A log was moved: what is clean of it stays clean.
+    pub(crate) fn relocate(
+        &self,
+        dirs: &[LogDir],
+        from: usize,
+        to: usize,
+        partition: &TopicPartition,
+    ) {
+        let offset = self.checkpoint(from, partition);
+        self.set(dirs, from, partition, None);
+        self.set(dirs, to, partition, offset);
+    }
+
     fn checkpoint(&self, dir: usize, partition: &TopicPartition) -> Option<i64> {
         let checkpoints = self.checkpoints.lock();
         checkpoints.get(dir).and_then(|c| c.get(partition)).copied()
@@ -212,6 +225,11 @@ impl CleanerState {
                     if done.end_offset <= cleanable.first_dirty {
                         left.insert(partition);
                     }
+                    // One that was moved or deleted meanwhile is not there any more.
+                    if log.lock().is_failed() {
+                        left.insert(partition);
+                        continue;
+                    }
                     self.set(dirs, dir, partition, Some(done.end_offset));
                     tracing::info!(
                         "{partition} compacted up to offset {}: {} bytes written",
@@ -266,7 +284,7 @@ impl CleanerState {
         now_ms: i64,
     ) -> Result<Option<plan::Cleanable>, LogError> {
         let mut log = log.lock();
-        if !log.config().compact || log.is_failed() {
+        if !log.config().compact || log.is_failed() || log.is_moving() {
             return Ok(None);
         }
         let mut from = self.checkpoint(dir, partition);

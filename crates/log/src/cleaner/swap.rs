@@ -17,6 +17,13 @@ impl PartitionLog {
         now_ms: i64,
     ) -> Result<(), LogError> {
         let base = cleaned.base_offset();
+        if self.is_moving() {
+            // The copy may hold what would be gone here, and pass for clean.
+            return Err(LogError::Conflict(format!(
+                "{}: it is being moved to another log directory; it is compacted there",
+                self.topic_partition()
+            )));
+        }
         let all = self.segments_mut();
         let at = all
             .iter()

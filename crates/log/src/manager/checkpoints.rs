@@ -111,6 +111,13 @@ impl LogManager {
         }
     }
 
+    /// A log has come to a directory or has left it: all its checkpoints.
+    pub(super) fn rewrite_checkpoints(&self, at: usize) {
+        for file in [&RECOVERY_POINTS, &HIGH_WATERMARKS, &LOG_STARTS] {
+            self.write_dir(at, file);
+        }
+    }
+
     fn write_all(&self, file: &File) {
         for at in 0..self.dirs.len() {
             self.write_dir(at, file);

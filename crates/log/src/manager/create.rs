@@ -37,9 +37,10 @@ impl LogManager {
             });
         }
         let mut failed = LogError::NoDirOnline;
-        for at in self.by_emptiness() {
+        for at in self.places_for(partition)? {
             self.forget_former(at, partition);
-            match self.create_in(at, partition, topic_id, &config, now_ms) {
+            let name = partition.to_string();
+            match self.create_in(at, &name, partition, topic_id, &config, now_ms) {
                 Ok(log) => {
                     let log = Arc::new(Mutex::new(log));
                     let held = Held {
@@ -47,6 +48,7 @@ impl LogManager {
                         dir: at,
                     };
                     self.logs.write().insert(partition.clone(), held);
+                    self.preferred.lock().remove(partition);
                     return Ok(log);
                 }
                 Err(error) => {
@@ -59,7 +61,7 @@ impl LogManager {
         Err(failed)
     }
 
-    fn refuse_pending(&self, partition: &TopicPartition) -> Result<(), LogError> {
+    pub(super) fn refuse_pending(&self, partition: &TopicPartition) -> Result<(), LogError> {
         match self.pending.get(partition) {
             Some(log) => Err(LogError::NotLoaded { dir: log.path }),
             None => Ok(()),
@@ -67,7 +69,7 @@ impl LogManager {
     }
 
     /// The directories that work, the one with the fewest logs first.
-    fn by_emptiness(&self) -> Vec<usize> {
+    pub(super) fn by_emptiness(&self) -> Vec<usize> {
         let mut counts = vec![0; self.dirs.len()];
         self.pending.count(&mut counts);
         for held in self.logs.read().values() {
@@ -82,16 +84,17 @@ impl LogManager {
         order
     }
 
-    fn create_in(
+    pub(super) fn create_in(
         &self,
         at: usize,
+        name: &str,
         partition: &TopicPartition,
         topic_id: Option<Uuid>,
         config: &Arc<LogConfig>,
         now_ms: i64,
     ) -> Result<PartitionLog, LogError> {
         let dir = self.dirs.get(at).ok_or(LogError::NoDirOnline)?;
-        let path = dir.path.join(partition.to_string());
+        let path = dir.path.join(name);
         let made = match std::fs::create_dir(&path) {
             Ok(()) => true,
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
@@ -119,20 +122,38 @@ impl LogManager {
         opened
     }
 
-    /// Renames the log's directory to `-delete`; its files go after `file.delete.delay.ms`. False if there is none.
+    /// Renames the log's directory to `-delete`, and that of its copy, if it is being moved; their files go after
+    /// `file.delete.delay.ms`. False if there is none.
     pub fn delete(&self, partition: &TopicPartition, now_ms: i64) -> Result<bool, LogError> {
         let _changing = self.changing.lock();
         self.refuse_pending(partition)?;
-        let Some(held) = self.logs.write().remove(partition) else {
-            return Ok(false);
+        self.awaited.lock().remove(partition);
+        let copied = self.discard_future(partition, now_ms);
+        self.preferred.lock().remove(partition);
+        let held = self.logs.write().remove(partition);
+        let Some(held) = held else {
+            return copied;
         };
+        self.put_aside(&held, partition, now_ms)?;
+        self.forget_checkpoints(held.dir, partition);
+        tracing::info!("the log of {partition} is deleted; its files go in a while");
+        copied.map(|_| true)
+    }
+
+    /// Renames the directory of a log that is out of the map already.
+    pub(super) fn put_aside(
+        &self,
+        held: &Held,
+        partition: &TopicPartition,
+        now_ms: i64,
+    ) -> Result<(), LogError> {
         let mut log = held.log.lock();
         let from = log.dir().to_path_buf();
-        let name = delete_dir_name(partition, &unique());
-        let to = from.with_file_name(name);
+        let to = from.with_file_name(delete_dir_name(partition, &unique()));
         log.mark_deleted();
         if let Err(e) = std::fs::rename(&from, &to) {
             let error = LogError::io("rename", &from, e);
+            drop(log);
             self.handle_error(&error);
             return Err(error);
         }
@@ -141,10 +162,7 @@ impl LogManager {
         }
         let at_ms = now_ms.saturating_add(log.config().file_delete_delay_ms);
         self.doomed.lock().push(Doomed { path: to, at_ms });
-        drop(log);
-        self.forget_checkpoints(held.dir, partition);
-        tracing::info!("the log of {partition} is deleted; its files go in a while");
-        Ok(true)
+        Ok(())
     }
 
     /// Removes directories renamed by `delete` whose time has come.
@@ -167,7 +185,7 @@ impl LogManager {
 }
 
 /// 32 hex digits that do not come twice.
-fn unique() -> String {
+pub(super) fn unique() -> String {
     use std::hash::{BuildHasher, RandomState};
     let (a, b) = (RandomState::new(), RandomState::new());
     format!("{:016x}{:016x}", a.hash_one(1u8), b.hash_one(2u8))

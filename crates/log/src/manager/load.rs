@@ -1,6 +1,7 @@
 //! Loading all logs at the start, in parallel.
 
 use super::checkpoints::{RECOVERY_POINTS, Written};
+use super::copies::{FoundCopy, Start};
 use super::loader::{Job, Loader, Offsets};
 use super::pending::{Pending, PendingLog};
 use super::{Doomed, Held, LoadControl, LogManager, LogManagerConfig, SharedLog};
@@ -29,7 +30,7 @@ pub(super) struct DirFacts {
 
 /// The logs that [`LogManager::load_pending`] is to load.
 #[derive(Debug)]
-pub struct PendingLogs(Vec<Job>);
+pub struct PendingLogs(Vec<Job>, Vec<FoundCopy>);
 
 impl PendingLogs {
     pub fn len(&self) -> usize {
@@ -81,12 +82,21 @@ impl LogManager {
         });
         let mut facts = Vec::new();
         let mut jobs = Vec::new();
+        let mut futures = Vec::new();
         let mut doomed = Vec::new();
         let mut failures = Vec::new();
         for (at, dir) in dirs.iter().enumerate() {
             let read = match dir.is_offline() {
                 true => Ok(DirFacts::default()),
-                false => examine(at, dir, &default_config, now_ms, &mut jobs, &mut doomed),
+                false => examine(
+                    at,
+                    dir,
+                    &default_config,
+                    now_ms,
+                    &mut jobs,
+                    &mut doomed,
+                    &mut futures,
+                ),
             };
             facts.push(read.unwrap_or_else(|error| {
                 tracing::error!(
@@ -98,11 +108,22 @@ impl LogManager {
                 DirFacts::default()
             }));
         }
-        jobs.retain(|job| dirs.get(job.dir).is_some_and(|d| !d.is_offline()));
+        for jobs in [&mut jobs, &mut futures] {
+            jobs.retain(|job| dirs.get(job.dir).is_some_and(|d| !d.is_offline()));
+        }
         if dirs.iter().all(LogDir::is_offline) {
             return Err(StartError::AllFailed(failures.join("; ")));
         }
-        let pending = pending(&jobs, &facts)?;
+        let start = Start {
+            dirs: &dirs,
+            facts: &facts,
+            env: &env,
+            default_config: &default_config,
+            now_ms,
+        };
+        let mut jobs = start.settle(jobs, &mut doomed)?;
+        let copies = start.copies(futures, &mut jobs, &mut doomed)?;
+        let pending = pending(&jobs, &facts);
         let manager = Self {
             pending: Pending::new(pending),
             clean: facts.iter().map(|f| f.clean).collect(),
@@ -114,12 +135,15 @@ impl LogManager {
             default_config: Mutex::new(default_config),
             env,
             logs: RwLock::new(HashMap::with_capacity(jobs.len())),
+            futures: RwLock::default(),
+            awaited: Mutex::new(copies.iter().map(FoundCopy::place).collect()),
+            preferred: Mutex::default(),
             changing: Mutex::new(()),
             doomed: Mutex::new(doomed),
             newly_offline: Mutex::new(Vec::new()),
             left_out: Mutex::new(failures),
         };
-        Ok((manager, PendingLogs(jobs)))
+        Ok((manager, PendingLogs(jobs, copies)))
     }
 
     /// Loads the logs, in parallel; those that are wanted ([`Self::want`]) before the others. False if `control` told it
@@ -134,6 +158,7 @@ impl LogManager {
     ) -> bool {
         let loader = Loader::new(self, topic_config, now_ms, control);
         loader.run(pending.0, self.config.recovery_threads)
+            && self.load_copies(pending.1, topic_config, now_ms, control)
     }
 
     /// The log is there but not loaded yet.
@@ -164,6 +189,8 @@ impl LogManager {
                 self.write_dir(dir, &RECOVERY_POINTS);
             }
         }
+        // Nothing is taken out of it before its copy is loaded too.
+        log.set_moving(self.awaited.lock().contains_key(&partition));
         let log = Arc::new(Mutex::new(log));
         let held = Held {
             log: log.clone(),
@@ -193,11 +220,8 @@ impl LogManager {
     }
 }
 
-/// What is known of the logs to be loaded. One that is in two directories is in use by nobody.
-fn pending(
-    jobs: &[Job],
-    facts: &[DirFacts],
-) -> Result<HashMap<TopicPartition, PendingLog>, StartError> {
+/// What is known of the logs to be loaded.
+fn pending(jobs: &[Job], facts: &[DirFacts]) -> HashMap<TopicPartition, PendingLog> {
     let mut pending: HashMap<TopicPartition, PendingLog> = HashMap::with_capacity(jobs.len());
     let nothing = DirFacts::default();
     for job in jobs {
@@ -211,15 +235,9 @@ fn pending(
             log_start: noted(&facts.log_starts),
             ..PendingLog::default()
         };
-        if let Some(other) = pending.insert(job.partition.clone(), log) {
-            return Err(StartError::Duplicate {
-                partition: job.partition.to_string(),
-                left: other.path,
-                right: job.path.clone(),
-            });
-        }
+        pending.insert(job.partition.clone(), log);
     }
-    Ok(pending)
+    pending
 }
 
 /// Reads a directory's checkpoints and lists its partitions.
@@ -230,6 +248,7 @@ fn examine(
     now_ms: i64,
     jobs: &mut Vec<Job>,
     doomed: &mut Vec<Doomed>,
+    futures: &mut Vec<Job>,
 ) -> Result<DirFacts, LogError> {
     let entries = std::fs::read_dir(&dir.path).map_err(|e| LogError::io("list", &dir.path, e))?;
     for entry in entries {
@@ -249,7 +268,12 @@ fn examine(
                 path,
                 at_ms: now_ms.saturating_add(default_config.file_delete_delay_ms),
             }),
-            Some((partition, DirKind::Future | DirKind::Stray)) => tracing::warn!(
+            Some((partition, DirKind::Future)) => futures.push(Job {
+                dir: at,
+                path,
+                partition,
+            }),
+            Some((partition, DirKind::Stray)) => tracing::warn!(
                 "{} is a copy of {partition} that is not in use; it is left alone",
                 path.display()
             ),

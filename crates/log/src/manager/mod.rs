@@ -4,14 +4,17 @@
 //! while it waits for the device.
 
 mod checkpoints;
+mod copies;
 mod create;
 mod load;
 mod loader;
+mod moves;
 mod pending;
 mod periodic;
 mod progress;
 
 pub use load::PendingLogs;
+pub use moves::Swapped;
 pub use progress::{LoadControl, LoadProgress};
 
 use crate::cleaner::{CleanerConfig, CleanerState};
@@ -106,6 +109,12 @@ pub struct LogManager {
     clean: Vec<bool>,
     /// Counts the calls of `update_topic_config`: a log that is opened meanwhile must not miss one.
     config_changes: AtomicU64,
+    /// Copies being made of some of them in other directories.
+    futures: RwLock<HashMap<TopicPartition, Held>>,
+    /// Partitions with a copy that is to be loaded yet, and the copy's directory.
+    awaited: Mutex<HashMap<TopicPartition, usize>>,
+    /// Where logs that are not made yet are to be made (AlterReplicaLogDirs).
+    preferred: Mutex<HashMap<TopicPartition, usize>>,
     /// One creation or deletion at a time.
     changing: Mutex<()>,
     doomed: Mutex<Vec<Doomed>>,
@@ -129,18 +138,28 @@ impl LogManager {
             .collect()
     }
 
+    /// Copies too, which are in other directories than what they are copies of.
+    fn all_logs(&self) -> Vec<(TopicPartition, SharedLog)> {
+        let mut all = self.logs();
+        all.extend(self.futures());
+        all
+    }
+
+    /// Copies too.
     fn logs_in(&self, dir: usize) -> Vec<(TopicPartition, SharedLog)> {
-        let logs = self.logs.read();
-        logs.iter()
-            .filter(|(_, h)| h.dir == dir)
-            .map(|(p, h)| (p.clone(), h.log.clone()))
-            .collect()
+        let mut found = Vec::new();
+        for held in [&self.logs, &self.futures] {
+            let held = held.read();
+            let here = held.iter().filter(|(_, h)| h.dir == dir);
+            found.extend(here.map(|(p, h)| (p.clone(), h.log.clone())));
+        }
+        found
     }
 
     /// A topic's configuration changed.
     pub fn update_topic_config(&self, topic: &str, config: Arc<LogConfig>) {
         self.config_changes.fetch_add(1, SeqCst);
-        for (partition, log) in self.logs() {
+        for (partition, log) in self.all_logs() {
             if &*partition.topic == topic {
                 log.lock().update_config(config.clone());
             }
@@ -200,6 +219,7 @@ impl LogManager {
         });
         lost.extend(self.pending.remove_dir(at));
         drop(logs);
+        self.lose_moves(at);
         if let Some(dir) = self.dirs.get(at) {
             let news = (dir.path.clone(), lost.clone());
             self.newly_offline.lock().push(news);
@@ -216,11 +236,13 @@ impl LogManager {
         let describe = |(at, dir): (usize, &LogDir)| {
             let (total_bytes, usable_bytes) = crate::disk::space(&dir.path).unwrap_or((0, 0));
             let logs = self.logs_in(at).into_iter().map(|(partition, log)| {
+                let current = self.get(&partition);
+                let future = current.is_none_or(|current| !Arc::ptr_eq(&current, &log));
                 let log = log.lock();
                 LogDescription {
                     partition,
                     size: log.size(),
-                    future: false,
+                    future,
                     log_end_offset: log.log_end_offset(),
                 }
             });

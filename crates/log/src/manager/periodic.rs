@@ -52,7 +52,7 @@ impl LogManager {
 
     fn flush_all(&self, now_ms: i64, up_to: impl Fn(&PartitionLog) -> i64) -> usize {
         let mut flushed = 0;
-        for (partition, log) in self.logs() {
+        for (partition, log) in self.all_logs() {
             match flush(&log, now_ms, &up_to) {
                 Ok(true) => flushed += 1,
                 Ok(false) => {}
@@ -72,7 +72,7 @@ impl LogManager {
     /// Files and directories whose `file.delete.delay.ms` has passed.
     pub fn run_file_deletion_once(&self, now_ms: i64) -> usize {
         let mut removed = self.remove_doomed(now_ms);
-        for (_, log) in self.logs() {
+        for (_, log) in self.all_logs() {
             let due = log.lock().take_deleted_files(now_ms);
             removed += remove_files(&due);
         }
@@ -98,7 +98,7 @@ impl LogManager {
 
     /// `producer.id.expiration.check.interval.ms`
     pub fn run_producer_expiration_once(&self, now_ms: i64) {
-        for (_, log) in self.logs() {
+        for (_, log) in self.all_logs() {
             log.lock()
                 .expire_producers(self.config.producer_id_expiration_ms, now_ms);
         }
@@ -106,7 +106,7 @@ impl LogManager {
 
     /// Closes files and lets go of memory of logs that nobody used since the last call; every few seconds.
     pub fn run_idle_once(&self, _now_ms: i64) {
-        for (_, log) in self.logs() {
+        for (_, log) in self.all_logs() {
             // One that is busy is not idle.
             if let Some(mut log) = log.try_lock() {
                 log.release_idle();
@@ -118,7 +118,7 @@ impl LogManager {
     /// stay as they are; their loading must have ended.
     pub fn shutdown(&self, now_ms: i64) {
         let _changing = self.changing.lock();
-        let logs = Mutex::new(self.logs());
+        let logs = Mutex::new(self.all_logs());
         let threads = std::thread::available_parallelism().map_or(1, usize::from) * 2;
         let failed: Mutex<Vec<usize>> = Mutex::default();
         std::thread::scope(|scope| {
@@ -130,8 +130,7 @@ impl LogManager {
                         };
                         let closed = log.lock().close(now_ms);
                         if let Err(error) = closed {
-                            let held = self.logs.read().get(&partition).map(|h| h.dir);
-                            failed.lock().extend(held);
+                            failed.lock().extend(self.place_of(&log));
                             self.report(&partition, "the closing", &error);
                         }
                     }
@@ -147,7 +146,8 @@ impl LogManager {
                 continue;
             }
             // With a log that could not be closed or has not been checked, the next start has to look.
-            let checked = self.was_clean(at) || !self.pending.any_in(at);
+            let unchecked = self.pending.any_in(at) || self.awaits_copy_in(at);
+            let checked = self.was_clean(at) || !unchecked;
             if checked
                 && !failed.contains(&at)
                 && let Err(error) = dir.write_clean_shutdown()

@@ -9,6 +9,7 @@ mod open;
 mod read;
 mod readers;
 pub(crate) mod recovery;
+mod relocate;
 mod retention;
 mod split;
 mod truncate;
@@ -195,6 +196,8 @@ pub struct PartitionLog {
     /// The lowest offset truncated to since the cleaner asked.
     truncated_to: Option<i64>,
     deleted_dir: bool,
+    /// A copy of it is being made in another directory.
+    moving: bool,
     closed: bool,
     offline: Arc<AtomicBool>,
 }

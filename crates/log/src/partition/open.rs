@@ -112,6 +112,7 @@ impl PartitionLog {
             truncations: 0,
             truncated_to: None,
             deleted_dir: false,
+            moving: false,
             closed: false,
             offline: options.offline.clone(),
             dir: dir.clone(),

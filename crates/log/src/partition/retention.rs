@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Files renamed to `.deleted`, and when they go.
 #[derive(Debug)]
 pub(super) struct DeletedFiles {
-    paths: Vec<PathBuf>,
+    pub(super) paths: Vec<PathBuf>,
     at_ms: i64,
 }
 
@@ -24,10 +24,13 @@ enum Rule {
 
 impl PartitionLog {
     /// Deletes segments by time, size and log start offset; renames to `.deleted`, files go after
-    /// `file.delete.delay.ms`.
+    /// `file.delete.delay.ms`. A log that is being moved keeps all until it is there, as in Kafka.
     pub fn apply_retention(&mut self, now_ms: i64) -> Result<RetentionOutcome, LogError> {
         self.check_online()?;
         let mut outcome = RetentionOutcome::default();
+        if self.moving {
+            return Ok(outcome);
+        }
         self.delete_by(Rule::LogStart, now_ms, &mut outcome)?;
         if !self.config.delete {
             return Ok(outcome);

@@ -206,6 +206,11 @@ impl Segment {
         segment_file_with(&self.dir, self.base_offset, kind, self.suffix)
     }
 
+    /// The log's directory was renamed.
+    pub(crate) fn set_dir(&mut self, dir: &Arc<Path>) {
+        self.dir = dir.clone();
+    }
+
     pub fn has_aborts(&self) -> bool {
         self.has_aborts
     }

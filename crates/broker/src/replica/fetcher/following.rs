@@ -1,5 +1,7 @@
 //! What a fetcher's steps do to a log: only while it follows, in the leader epoch that the step is of.
 
+use std::sync::Arc;
+
 use gracchus_kafka_proto::ErrorCode;
 use gracchus_log::{AppendError, LogError, PartitionLog};
 
@@ -76,7 +78,7 @@ impl ReplicaManager {
 
 impl ReplicaManager {
     /// Flushes a followed log if `flush.messages` have come, on a thread that may block.
-    pub async fn flush_followed(&self, step: &Step, now_ms: i64) {
+    pub async fn flush_followed(self: &Arc<Self>, step: &Step, now_ms: i64) {
         let id = &step.partition;
         let Some(Hosted::Online(partition)) = self.hosted(&id.topic, id.partition) else {
             return;
@@ -85,11 +87,10 @@ impl ReplicaManager {
         if !log.lock().flush_is_due_by_count() {
             return;
         }
-        let logs = self.logs().clone();
-        let flushed = tokio::task::spawn_blocking(move || logs.flush(&log, now_ms)).await;
-        if let Ok(Err(error)) = flushed {
-            self.log_failed(id, "flushing", &error);
-        }
+        let manager = self.clone();
+        let flush = move || manager.flush_log(&partition, now_ms);
+        // what went wrong has been told
+        let _ = tokio::task::spawn_blocking(flush).await;
     }
 
     /// Counts what was fetched for a throttled replica; one that is behind has to wait when it was too much.

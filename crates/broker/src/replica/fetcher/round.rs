@@ -1,5 +1,7 @@
 //! One question of a fetcher, its answer, and what is done with it.
 
+use std::sync::Arc;
+
 use gracchus_kafka_proto::messages::{
     FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse,
     OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
@@ -48,7 +50,7 @@ pub enum Round {
 pub async fn round(
     fetcher: &mut Fetcher,
     source: &mut impl Source,
-    replicas: &ReplicaManager,
+    replicas: &Arc<ReplicaManager>,
     clock: impl Fn() -> i64,
 ) -> Round {
     let settings = fetcher.settings();
