@@ -27,7 +27,7 @@ def both(cluster, own):
     """Runs a tool of each kind with the same arguments and compares what they print, as sets of lines."""
     java = {"topics": "kafka-topics", "groups": "kafka-consumer-groups", "configs": "kafka-configs", "offsets": "kafka-get-offsets",
             "log-dirs": "kafka-log-dirs", "api-versions": "kafka-broker-api-versions", "delete-records": "kafka-delete-records",
-            "elect": "kafka-leader-election"}
+            "elect": "kafka-leader-election", "reassign": "kafka-reassign-partitions"}
 
     def call(tool, *args, same=True):
         ours = own(tool, *args, check=False)
@@ -262,3 +262,29 @@ def test_elections_as_kafkas_tool_prints_them(own, both, topic, tmp_path):
         both("elect", "--election-type", "preferred", *wrong)
     both("elect", *one)
     both("elect", "--election-type", "best", *one)
+
+
+def test_reassignments_as_kafkas_tool_prints_them(cluster, own, both, topic, tmp_path):
+    """Without a move, which needs more brokers (test_start_brokers.py)."""
+    own("topics", "--create", "--topic", topic, "--partitions", "2")
+    wait_for(lambda: "PartitionCount: 2" in own("topics", "--describe", "--topic", topic, check=False).stdout, "the topic")
+    plan, topics = tmp_path / "plan.json", tmp_path / "topics.json"
+    topics.write_text(json.dumps({"topics": [{"topic": topic}], "version": 1}))
+    both("reassign", "--list")
+    said = both("reassign", "--generate", "--topics-to-move-json-file", topics, "--broker-list", "0")
+    proposed = said.splitlines()[-1]
+    assert json.loads(proposed)["partitions"][1] == {"topic": topic, "partition": 1, "replicas": [0], "log_dirs": ["any"]}
+    plan.write_text(proposed)
+    said = both("reassign", "--execute", "--reassignment-json-file", plan)
+    assert said.endswith(f"Successfully started partition reassignments for {topic}-0,{topic}-1\n")
+    said = both("reassign", "--verify", "--reassignment-json-file", plan)
+    assert said == (f"Status of partition reassignment:\nReassignment of partition {topic}-0 is completed.\n"
+                    f"Reassignment of partition {topic}-1 is completed.\n\nClearing broker-level throttles on broker 0\n"
+                    f"Clearing topic-level throttles on topic {topic}\n")
+    # what cannot be: the first line is the reason, after which Java's has its stack
+    for partitions in ([(topic, 0, [77])], [(topic, 9, [0])], [(topic, 0, [0, 0])]):
+        plan.write_text(json.dumps({"partitions": [{"topic": t, "partition": p, "replicas": r} for t, p, r in partitions]}))
+        arguments = ("--execute", "--reassignment-json-file", plan)
+        ours = own("reassign", *arguments, check=False)
+        theirs = kafka_tool("kafka-reassign-partitions", "--bootstrap-server", cluster.bootstrap, *arguments, check=False)
+        assert ours.returncode == 1 and ours.stdout.splitlines()[0] == theirs.stdout.splitlines()[0]

@@ -151,3 +151,53 @@ def test_what_several_brokers_exclude(tmp_path, args, said):
     done = run([BINARY, "start", "--data", tmp_path / "data", *args], check=False)
     assert done.returncode == 1 and said in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_replicas_are_moved_by_command(brokers, tmp_path):
+    brokers.start(3)
+    brokers.admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
+    # larger than what a throttled fetch may take at once
+    values = [b"%07d" % n * 20000 for n in range(40)]
+    brokers.write("t", values)
+
+    def replicas():
+        partitions = brokers.admin.list_topics("t", timeout=60).topics["t"].partitions
+        return partitions[0].replicas if partitions else None
+    first = wait_for(replicas, "the topic")
+    others = [id for id in range(3) if id not in first]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": others}]}))
+
+    def reassign(*args, of_plan=True):
+        file = ("--reassignment-json-file", plan) if of_plan else ()
+        return gracchus("reassign", "--bootstrap-server", brokers.bootstrap, *file, *args).stdout
+
+    def throttles():
+        kinds = ("--entity-type", "topics", "--entity-name", "t"), ("--entity-type", "brokers", "--entity-name", others[0])
+        return ["throttled" in gracchus("configs", "--bootstrap-server", brokers.bootstrap, "--describe", *kind).stdout for kind in kinds]
+    started = "Successfully started partition reassignment for t-0\n"
+    # slow enough to be seen on its way, and ended by the next order, not by time
+    said = reassign("--execute", "--throttle", 1000)
+    assert "The inter-broker throttle limit was set to 1000 B/s\n" in said and said.endswith(started)
+    assert throttles() == [True, True]
+    said = reassign("--verify")
+    assert "Reassignment of partition t-0 is still in progress.\n" in said
+    assert re.search(rf"  broker {others[0]} has \d+ of 56\d{{5}} bytes \(\d+ %\)\n", said), said
+    listed = reassign("--list", of_plan=False)
+    assert re.search(rf"t-0: replicas: [\d,]+\. adding: {others[0]},{others[1]}\. removing: {first[0]}\.\n", listed), listed
+    [entry] = json.loads(reassign("--list", "--format", "json", of_plan=False))
+    assert entry["adding"] == others and {c["broker"] for c in entry["copies"]} == set(others)
+    said = reassign("--cancel")
+    assert said.startswith("Successfully cancelled partition reassignment for: t-0\n")
+    wait_for(lambda: replicas() == first, "the replicas as they were")
+    assert throttles() == [False, False]
+    said = reassign("--verify")
+    assert f"There is no active reassignment of partition t-0, but replica set is {first[0]} rather than {others[0]},{others[1]}." in said
+
+    reassign("--execute", "--throttle", 1000)
+    assert reassign("--execute", "--additional", "--throttle", 1000000000).endswith(started)
+    wait_for(lambda: "Reassignment of partition t-0 is completed.\n" in reassign("--verify"), "the move")
+    assert throttles() == [False, False]
+    wait_for(lambda: replicas() == others, "the new replicas")
+    assert brokers.read("t", len(values)) == values
+    assert reassign("--list", of_plan=False) == "No partition reassignments found.\n"

@@ -1,10 +1,11 @@
-//! Administration: [`topics`], [`configs`], [`groups`], [`offsets`], and the cluster itself.
+//! Administration: [`topics`], [`configs`], [`groups`], [`offsets`], [`reassignments`], and the cluster itself.
 //!
 //! What concerns one thing gives one result; what concerns many gives a result for each, since some may fail.
 
 mod configs;
 mod groups;
 mod offsets;
+mod reassignments;
 mod topics;
 
 pub use configs::{
@@ -14,7 +15,8 @@ pub use configs::{
 pub use groups::{GroupDescription, GroupListing, GroupMember};
 pub(crate) use offsets::commit_request;
 pub use offsets::{Committed, IsolationLevel, ListedOffset, OffsetSpec};
-pub use topics::{NewPartitions, NewTopic, PartitionInfo, Reassignment, TopicDescription};
+pub use reassignments::{Reassignment, Replica, ReplicaDirs, ReplicaLog};
+pub use topics::{NewPartitions, NewTopic, PartitionInfo, TopicDescription};
 
 use crate::{ClientError, Cluster, Connection, Node};
 use gracchus_kafka_proto::messages::describe_log_dirs_response::DescribeLogDirsResult;

@@ -16,7 +16,7 @@ use gracchus_kafka_proto::messages::elect_leaders_request::TopicPartitions;
 use gracchus_kafka_proto::messages::metadata_response::MetadataResponseTopic;
 use gracchus_kafka_proto::messages::{
     CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    ElectLeadersRequest, ListPartitionReassignmentsRequest,
+    ElectLeadersRequest,
 };
 use gracchus_kafka_proto::{ErrorCode, Uuid};
 use std::collections::BTreeMap;
@@ -59,14 +59,6 @@ pub struct PartitionInfo {
     pub replicas: Vec<i32>,
     pub isr: Vec<i32>,
     pub offline: Vec<i32>,
-}
-
-/// Replicas that are on their way in or out.
-#[derive(Debug, Clone)]
-pub struct Reassignment {
-    pub replicas: Vec<i32>,
-    pub adding: Vec<i32>,
-    pub removing: Vec<i32>,
 }
 
 fn described(topic: MetadataResponseTopic) -> TopicDescription {
@@ -235,35 +227,6 @@ impl Admin {
                 (t.name, result)
             })
             .collect())
-    }
-
-    /// What is being moved now.
-    pub async fn list_reassignments(
-        &self,
-    ) -> Result<BTreeMap<TopicPartition, Reassignment>, ClientError> {
-        let request = ListPartitionReassignmentsRequest {
-            timeout_ms: self.timeout_ms(),
-            topics: None,
-            ..Default::default()
-        };
-        let answer = self
-            .on_controller(&request, i16::MAX, |a| a.error_code)
-            .await?;
-        ClientError::check(answer.error_code, answer.error_message.as_deref())?;
-        let mut out = BTreeMap::new();
-        for topic in answer.topics {
-            for p in topic.partitions {
-                out.insert(
-                    TopicPartition::new(&topic.name, p.partition_index),
-                    Reassignment {
-                        replicas: p.replicas,
-                        adding: p.adding_replicas,
-                        removing: p.removing_replicas,
-                    },
-                );
-            }
-        }
-        Ok(out)
     }
 
     /// Has leaders elected: the preferred ones, or with `unclean` any live replica where none in sync is left. None: for all

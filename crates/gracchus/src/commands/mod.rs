@@ -66,6 +66,8 @@ enum Command {
     ConsumerPerf,
     /// Has leaders elected, as kafka-leader-election.sh
     Elect,
+    /// Moves replicas between brokers and log directories, as kafka-reassign-partitions.sh
+    Reassign,
 }
 
 #[derive(Debug, Args)]

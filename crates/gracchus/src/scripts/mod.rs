@@ -42,6 +42,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("kafka-leader-election", Script::Tool("elect")),
     ("kafka-log-dirs", Script::Tool("log-dirs")),
     ("kafka-producer-perf-test", Script::Tool("producer-perf")),
+    ("kafka-reassign-partitions", Script::Tool("reassign")),
     ("kafka-server-start", Script::Broker),
     ("kafka-server-stop", Script::Stop("broker")),
     ("kafka-topics", Script::Tool("topics")),

@@ -14,6 +14,7 @@ mod offsets;
 mod produce;
 mod producer_perf;
 mod producer_settings;
+mod reassign;
 mod stored;
 mod topics;
 
@@ -84,6 +85,7 @@ pub const TOOLS: &[&str] = &[
     "producer-perf",
     "consumer-perf",
     "elect",
+    "reassign",
 ];
 
 /// Runs the tool of that name; None if there is none.
@@ -117,6 +119,7 @@ pub fn run(name: &str, arguments: &[String]) -> Option<ExitCode> {
             "producer-perf" => producer_perf::run(arguments).await,
             "consumer-perf" => consumer_perf::run(arguments).await,
             "elect" => elect::run(arguments).await,
+            "reassign" => reassign::run(arguments).await,
             _ => dump_log::run(arguments),
         }
     });
