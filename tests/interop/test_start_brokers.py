@@ -201,3 +201,26 @@ def test_replicas_are_moved_by_command(brokers, tmp_path):
     wait_for(lambda: replicas() == others, "the new replicas")
     assert brokers.read("t", len(values)) == values
     assert reassign("--list", of_plan=False) == "No partition reassignments found.\n"
+
+
+def test_who_is_controller_is_told(brokers):
+    brokers.start(2)
+    zookeeper, console = f"127.0.0.1:{brokers.zookeeper_port}", f"127.0.0.1:{brokers.console_port}"
+
+    def told(*args):
+        return gracchus("controller", "--zookeeper", zookeeper, "--console", console, *args).stdout
+
+    def heard(epochs):
+        seen = json.loads(told("--format", "json"))
+        return all([e["controller_epoch"] for e in b["elections"]] == epochs for b in seen["elections_seen"]) and seen
+    seen = wait_for(lambda: heard([1]), "the first election")
+    assert [b["broker"] for b in seen["elections_seen"]] == [0, 1] and seen["epoch"] == 1
+    run([BINARY, "zk", "-server", zookeeper, "delete", "/controller"])
+    seen = wait_for(lambda: heard([1, 2]), "the second election")
+    winner = seen["controller"]["broker"]
+    assert seen["epoch"] == 2 and seen["elections_seen"][0]["elections"][1]["broker_id"] == winner
+    text = told()
+    assert text.startswith(f"Controller:  broker {winner} at PLAINTEXT://127.0.0.1:{brokers.ports[winner]}\nSince:       ")
+    assert re.search(rf"Epoch:       2\n(.*\n)+  epoch 1: broker \d, .*\n  epoch 2: broker {winner}, ", text), text
+    elsewhere = gracchus("controller", "--zookeeper", zookeeper, "--console", f"127.0.0.1:{free_port()}").stdout
+    assert "no gracchus console at" in elsewhere and elsewhere.startswith(f"Controller:  broker {winner} ")

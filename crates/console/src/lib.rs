@@ -1,4 +1,4 @@
-//! The console port: `/health` and `/metrics` now, pages later.
+//! The console port: `/health`, `/metrics` and `/controller` now, pages later.
 //!
 //! What it tells comes in as closures from the binary, so that this room needs none of the others: a health report and
 //! a text for Prometheus. It is up before anything else is and says why the process does not serve yet.
@@ -33,6 +33,8 @@ pub struct Sources {
     pub health: Arc<dyn Fn() -> Vec<PartHealth> + Send + Sync>,
     /// All figures in Prometheus' text format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// The elections that each broker has heard of, as JSON.
+    pub elections: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
 #[derive(Serialize)]
@@ -78,6 +80,12 @@ async fn metrics(State(sources): State<Sources>) -> Response {
         .into_response()
 }
 
+/// `/controller`: who was controller, as far as the brokers of this process have heard.
+async fn controller(State(sources): State<Sources>) -> Response {
+    let json = "application/json";
+    ([(header::CONTENT_TYPE, json)], (sources.elections)()).into_response()
+}
+
 /// A bound console port.
 #[derive(Debug)]
 pub struct Console {
@@ -101,6 +109,7 @@ impl Console {
             .route("/health/live", get(health))
             .route("/health/ready", get(ready))
             .route("/metrics", get(metrics))
+            .route("/controller", get(controller))
             .with_state(sources);
         axum::serve(self.listener, router).await
     }
@@ -143,6 +152,7 @@ mod tests {
         let sources = Sources {
             health: Arc::new(part),
             metrics: Arc::new(|| "up 1\n".into()),
+            elections: Arc::new(|| "[]".into()),
         };
         tokio::spawn(console.serve(sources));
         let health = get(address, "/health").await;

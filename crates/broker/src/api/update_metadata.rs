@@ -9,6 +9,7 @@ use gracchus_kafka_proto::messages::{UpdateMetadataRequest, UpdateMetadataRespon
 
 use super::leader_and_isr::is_stale;
 use crate::broker::Broker;
+use crate::clock::now_ms;
 use crate::context::RequestContext;
 use crate::lifecycle::dynamic;
 use crate::metadata::update;
@@ -38,6 +39,8 @@ pub async fn handle(
         );
         return answer(ErrorCode::StaleControllerEpoch);
     }
+    let elections = &broker.metadata.elections;
+    elections.heard(request.controller_epoch, request.controller_id, now_ms());
     let leaving =
         |partition: &UpdateMetadataPartitionState| partition.leader == update::LEADER_DURING_DELETE;
     let staying = request

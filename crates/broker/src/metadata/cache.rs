@@ -12,6 +12,8 @@ use gracchus_kafka_proto::Uuid;
 use hashbrown::HashMap;
 use tokio::sync::watch;
 
+use super::elections::Elections;
+
 /// One listener of one live broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
@@ -113,6 +115,8 @@ pub struct MetadataCache {
     writer: parking_lot::Mutex<()>,
     /// Topics that ZooKeeper knew at the start, until the controller has told of them.
     awaited: ArcSwapOption<Vec<String>>,
+    /// The controllers that have spoken.
+    pub elections: Elections,
 }
 
 impl Default for MetadataCache {
@@ -122,6 +126,7 @@ impl Default for MetadataCache {
             version: watch::channel(0).0,
             writer: parking_lot::Mutex::new(()),
             awaited: ArcSwapOption::empty(),
+            elections: Elections::default(),
         }
     }
 }

@@ -1,8 +1,10 @@
-//! What this broker knows of the cluster: a snapshot ([`cache`]), how UpdateMetadata changes it ([`update`]), and how
-//! clients are told ([`view`]).
+//! What this broker knows of the cluster: a snapshot ([`cache`]), how UpdateMetadata changes it ([`update`]), how
+//! clients are told ([`view`]), and which controllers there were ([`elections`]).
 
 /// The snapshot and who waits for it.
 pub mod cache;
+/// The controllers heard of.
+pub mod elections;
 /// UpdateMetadata into the snapshot.
 pub mod update;
 /// The snapshot as a client of one listener sees it.

@@ -17,6 +17,23 @@ impl Exposition {
         let _ = self.broker.set(std::sync::Arc::downgrade(broker));
     }
 
+    /// `{"broker":0,"elections":[{"controller_epoch":1,"broker_id":0,"heard_ms":1796077936000}]}`: the controllers that it
+    /// has heard of. None while it is not up.
+    pub fn elections(&self) -> Option<serde_json::Value> {
+        let broker = self.broker.get().and_then(std::sync::Weak::upgrade)?;
+        let elections = broker.metadata.elections.all().into_iter().map(|e| {
+            serde_json::json!({
+                "controller_epoch": e.controller_epoch,
+                "broker_id": e.broker_id,
+                "heard_ms": e.heard_ms,
+            })
+        });
+        Some(serde_json::json!({
+            "broker": broker.identity.broker_id,
+            "elections": elections.collect::<Vec<_>>(),
+        }))
+    }
+
     /// Prometheus' text format, with the names that the common JMX exporter rules give Kafka's beans.
     pub fn render(&self) -> String {
         let mut text = String::new();

@@ -24,10 +24,11 @@ pub async fn run(args: BrokerArgs) -> ExitCode {
     let status = Arc::new(Status::default());
     let figures = gracchus_broker::metrics::Exposition::default();
     if let Some(port) = args.http_port {
-        let (health, text) = (status.clone(), figures.clone());
+        let (health, text, elections) = (status.clone(), figures.clone(), figures.clone());
         let sources = gracchus_console::Sources {
             health: Arc::new(move || vec![console::broker_health(&health)]),
             metrics: Arc::new(move || text.render()),
+            elections: Arc::new(move || console::elections([&elections])),
         };
         let at = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
         console::start(at, "--http-port", sources).await;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gracchus_broker::lifecycle::{Phase, Status};
+use gracchus_broker::metrics::Exposition;
 use gracchus_console::{Console, PartHealth, Sources};
 
 /// Serves health and metrics in the background; None when the port is taken, which is told and no more.
@@ -24,6 +25,12 @@ pub async fn start(at: SocketAddr, key: &str, sources: Sources) -> Option<Socket
             None
         }
     }
+}
+
+/// What the brokers have heard of elections.
+pub fn elections<'a>(brokers: impl IntoIterator<Item = &'a Exposition>) -> String {
+    let heard = brokers.into_iter().filter_map(Exposition::elections);
+    serde_json::Value::Array(heard.collect()).to_string()
 }
 
 /// A broker's health from its phase.

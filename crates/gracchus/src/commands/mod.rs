@@ -68,6 +68,8 @@ enum Command {
     Elect,
     /// Moves replicas between brokers and log directories, as kafka-reassign-partitions.sh
     Reassign,
+    /// Who is controller, since when, in which epoch, and the elections before
+    Controller,
 }
 
 #[derive(Debug, Args)]

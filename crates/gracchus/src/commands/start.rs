@@ -57,6 +57,7 @@ pub async fn run(args: StartArgs) -> ExitCode {
     let console_at = {
         let (zk_health, zk_figures) = (coordination.clone(), coordination.clone());
         let (brokers_health, brokers_figures) = (members.clone(), members.clone());
+        let elections = members.clone();
         let sources = gracchus_console::Sources {
             health: Arc::new(move || {
                 let brokers = brokers_health.iter().enumerate().map(|(id, member)| {
@@ -73,6 +74,7 @@ pub async fn run(args: StartArgs) -> ExitCode {
                     brokers_figures.iter().map(|m| m.figures.render()).collect();
                 zk_figures.metrics() + &figures::of_brokers(&texts)
             }),
+            elections: Arc::new(move || console::elections(elections.iter().map(|m| &m.figures))),
         };
         console::start(
             SocketAddr::new(LOCAL, args.console_port),

@@ -79,6 +79,7 @@ pub async fn run(args: ZookeeperArgs) -> ExitCode {
         let sources = Sources {
             health: Arc::new(move || vec![health.health()]),
             metrics: Arc::new(move || metrics.metrics()),
+            elections: Arc::new(|| "[]".to_owned()),
         };
         console::start(at, key, sources).await;
     }

@@ -5,6 +5,7 @@ mod arguments;
 mod configs;
 mod consume;
 mod consumer_perf;
+mod controller;
 mod delete_records;
 mod dump_log;
 mod elect;
@@ -86,6 +87,7 @@ pub const TOOLS: &[&str] = &[
     "consumer-perf",
     "elect",
     "reassign",
+    "controller",
 ];
 
 /// Runs the tool of that name; None if there is none.
@@ -119,6 +121,7 @@ pub fn run(name: &str, arguments: &[String]) -> Option<ExitCode> {
             "producer-perf" => producer_perf::run(arguments).await,
             "consumer-perf" => consumer_perf::run(arguments).await,
             "elect" => elect::run(arguments).await,
+            "controller" => controller::run(arguments).await,
             "reassign" => reassign::run(arguments).await,
             _ => dump_log::run(arguments),
         }

@@ -15,7 +15,7 @@ mod output;
 mod quota;
 mod read;
 mod reconfig;
-mod secure;
+pub mod secure;
 mod shell;
 #[cfg(test)]
 mod tests;
@@ -23,6 +23,8 @@ mod write;
 
 use gracchus_zk_client::secured::Properties;
 use std::process::ExitCode;
+
+pub use output::local_time;
 
 const HELP: &str = "\
 gracchus zk [-server HOST:PORT[,HOST:PORT...][/CHROOT]] [-timeout MS] [-waitforconnection] [--format json] [COMMAND ...]

@@ -62,7 +62,7 @@ fn stat_lines(stat: &Stat) -> [String; 11] {
 }
 
 /// `Mon Nov 30 22:32:16 UTC 2026`, in the zone of TZ.
-pub(super) fn local_time(ms: i64) -> String {
+pub fn local_time(ms: i64) -> String {
     time_in(ms, jiff::tz::TimeZone::system())
 }
 

@@ -7,7 +7,7 @@ use gracchus_zk_client::secured::Properties;
 const VARIABLES: [&str; 3] = ["KAFKA_OPTS", "CLIENT_JVMFLAGS", "JVMFLAGS"];
 
 /// System properties.
-pub(super) fn of_the_environment() -> Properties {
+pub fn of_the_environment() -> Properties {
     let options = VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
     options
         .flat_map(|options| gracchus_security::jvm::properties(&options))
@@ -26,7 +26,7 @@ pub(super) fn zookeepers(path: &str) -> Result<Properties, String> {
 }
 
 /// A file of Kafka's keys.
-pub(super) fn kafkas(path: &str) -> Result<Properties, String> {
+pub fn kafkas(path: &str) -> Result<Properties, String> {
     Ok(zookeeper_security::properties(
         &zookeepers(path)?,
         &Properties::new(),
