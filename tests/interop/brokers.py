@@ -78,6 +78,7 @@ class Broker:
         self.port = free_port()
         self.directory = brokers.directory / f"broker-{number}"
         self.directory.mkdir(parents=True)
+        self.log_dirs = [self.directory / "logs"] + [self.directory / f"logs-{n}" for n in range(1, brokers.log_dirs)]
         self.process = self.link = None
         if brokers.linked:
             self.inner_port = free_port()
@@ -89,7 +90,7 @@ class Broker:
 
     def start(self):
         config = {"broker.id": self.number, "listeners": f"PLAINTEXT://{self.address}",
-                  "zookeeper.connect": self.brokers.zookeeper, "log.dirs": self.directory / "logs",
+                  "zookeeper.connect": self.brokers.zookeeper, "log.dirs": ",".join(map(str, self.log_dirs)),
                   "zookeeper.session.timeout.ms": 6000, "offsets.topic.num.partitions": 5,
                   "offsets.topic.replication.factor": 3, "min.insync.replicas": 2,
                   "group.initial.rebalance.delay.ms": 0, "controlled.shutdown.max.retries": 2,
@@ -181,11 +182,11 @@ class Ensemble:
 class Brokers:
     """Brokers 1, 2, ... of the given kinds, and the coordination server under them."""
 
-    def __init__(self, directory, kinds=(TARGET,) * 3, zookeeper=TARGET, config=None, linked=False):
-        """`linked`: other brokers reach each broker through its `link`, which may be cut."""
+    def __init__(self, directory, kinds=(TARGET,) * 3, zookeeper=TARGET, config=None, linked=False, log_dirs=1):
+        """`linked`: other brokers reach each broker through its `link`, which may be cut. `log_dirs`: so many each."""
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.config, self.linked = config or {}, linked
+        self.config, self.linked, self.log_dirs = config or {}, linked, log_dirs
         self.zookeeper_port = free_port()
         self.zookeeper_kind = zookeeper
         self.ensemble = Ensemble(self.directory) if zookeeper == "ensemble" else None

@@ -132,8 +132,8 @@ def test_a_replica_moves_under_load(own_cluster, tmp_path):
     check(bootstrap, count)
     assert not copies(target)
 
-    # and back, after a kill
-    cluster.kill()
+    # and back, after a kill (of which a JVM broker would find its session left)
+    cluster.kill() if cluster.target == "gracchus" else cluster.stop()
     cluster.start()
     check(bootstrap, count)
     wait_for(lambda: order(cluster.kafka_port, source) == 0, "the order to be taken")
