@@ -239,12 +239,12 @@ async fn a_log_that_is_cut_meanwhile_is_followed() {
     let future = rig.replicas.logs().future(&id()).unwrap();
     assert_eq!(future.lock().log_end_offset(), 10);
 
-    // The leader of epoch 3 has only seven of them, and others of its own.
+    // The leader of epoch 3 has only seven of them, and more of its own than the copy has.
     let theirs = Rig::broker(9, &[]);
     theirs.know("t", TOPIC_ID, 9, 3, &[9]);
     let led = theirs.assign("t", TOPIC_ID, Rig::state(9, 3, &[9], &[9]));
     assert_eq!(led, ErrorCode::None);
-    for n in 0..9 {
+    for n in 0..14 {
         theirs.produce("t", batch(&[&format!("w{n}")])).await;
     }
     let data = log(&theirs)
