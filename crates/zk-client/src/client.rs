@@ -116,6 +116,10 @@ impl Future for RepliesFuture {
 }
 
 impl ZkClient {
+    pub(crate) fn of_parts(commands: mpsc::Sender<Command>, shared: Arc<Shared>) -> Self {
+        ZkClient { commands, shared }
+    }
+
     /// Starts the session's task on the current tokio runtime and returns at once; the first event says when the
     /// session is there. Attempts go on without end.
     pub fn start(config: ZkConfig) -> (ZkClient, EventReceiver) {

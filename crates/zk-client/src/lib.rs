@@ -15,6 +15,7 @@ pub mod op;
 mod probe;
 pub mod secured;
 mod session;
+pub mod stepped;
 
 pub use client::{RepliesFuture, ReplyFuture, ZkClient};
 pub use config::{ConnectString, Login, ZkConfig};

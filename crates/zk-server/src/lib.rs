@@ -20,6 +20,7 @@ pub mod tree;
 pub mod watch;
 
 pub mod config;
+pub mod stepped;
 pub mod store;
 
 mod commit;

@@ -192,10 +192,11 @@ pub async fn run(config: ZkConfig, shutdown: impl Future<Output = ()>) -> Result
     Ok(())
 }
 
-fn open(
+/// The server as its data directory has it, without threads and listeners.
+pub(crate) fn recover(
     config: ZkConfig,
     address: SocketAddr,
-) -> Result<(Arc<Shared>, JoinHandle<()>), StartError> {
+) -> Result<(Arc<Shared>, Committer), StartError> {
     let start = Instant::now();
     let clock = Clock::new();
     let dir = Arc::new(DataDir::open(&config)?);
@@ -245,6 +246,14 @@ fn open(
         .dbinittime
         .record_us(start.elapsed().as_micros() as u64);
     let committer = Committer::new(shared.clone(), log, snapshots);
+    Ok((shared, committer))
+}
+
+fn open(
+    config: ZkConfig,
+    address: SocketAddr,
+) -> Result<(Arc<Shared>, JoinHandle<()>), StartError> {
+    let (shared, committer) = recover(config, address)?;
     let thread = std::thread::Builder::new()
         .name("zk-commit".into())
         .spawn(move || committer.run())

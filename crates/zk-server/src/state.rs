@@ -16,7 +16,9 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+// stands still with a simulation's clock
+use tokio::time::Instant;
 
 /// Locks are taken in the order tree, watches, conns, a connection's output; with the tree held for reading, a connection's output may
 /// come before watches. Sessions stand alone.

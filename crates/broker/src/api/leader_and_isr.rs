@@ -45,6 +45,24 @@ pub async fn answer(
     ctx: &RequestContext,
     request: LeaderAndIsrRequest,
 ) -> LeaderAndIsrResponse {
+    let (replicas, version) = (replicas.clone(), ctx.api_version);
+    let applied = tokio::task::spawn_blocking(move || {
+        apply(&replicas, broker_epoch, version, request, now_ms())
+    });
+    applied.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "LeaderAndIsr failed");
+        failed(ErrorCode::UnknownServerError)
+    })
+}
+
+/// The roles are changed, which is file work.
+pub fn apply(
+    replicas: &ReplicaManager,
+    broker_epoch: i64,
+    version: i16,
+    request: LeaderAndIsrRequest,
+    now_ms: i64,
+) -> LeaderAndIsrResponse {
     if is_stale(broker_epoch, request.broker_epoch) {
         tracing::warn!(
             got = request.broker_epoch,
@@ -74,12 +92,10 @@ pub async fn answer(
             });
         }
     }
-    let (replicas, epoch) = (replicas.clone(), request.controller_epoch);
-    let assigned =
-        tokio::task::spawn_blocking(move || replicas.assign(epoch, assignments, now_ms())).await;
-    let outcomes = match assigned {
-        Ok(Ok(outcomes)) => outcomes,
-        Ok(Err(stale)) => {
+    let epoch = request.controller_epoch;
+    let outcomes = match replicas.assign(epoch, assignments, now_ms) {
+        Ok(outcomes) => outcomes,
+        Err(stale) => {
             tracing::warn!(
                 got = epoch,
                 seen = stale.seen,
@@ -88,13 +104,9 @@ pub async fn answer(
             );
             return failed(ErrorCode::StaleControllerEpoch);
         }
-        Err(error) => {
-            tracing::error!(%error, "LeaderAndIsr failed");
-            return failed(ErrorCode::UnknownServerError);
-        }
     };
     let mut response = LeaderAndIsrResponse::default();
-    if ctx.api_version < 5 {
+    if version < 5 {
         let errors = outcomes
             .into_iter()
             .map(|(id, _, code)| LeaderAndIsrPartitionError {

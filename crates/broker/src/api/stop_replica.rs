@@ -36,6 +36,22 @@ pub async fn answer(
     _ctx: &RequestContext,
     request: StopReplicaRequest,
 ) -> StopReplicaResponse {
+    let replicas = replicas.clone();
+    let applied =
+        tokio::task::spawn_blocking(move || apply(&replicas, broker_epoch, request, now_ms()));
+    applied.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "StopReplica failed");
+        failed(ErrorCode::UnknownServerError)
+    })
+}
+
+/// The replicas are stopped, which is file work.
+pub fn apply(
+    replicas: &ReplicaManager,
+    broker_epoch: i64,
+    request: StopReplicaRequest,
+    now_ms: i64,
+) -> StopReplicaResponse {
     if is_stale(broker_epoch, request.broker_epoch) {
         tracing::warn!(
             got = request.broker_epoch,
@@ -46,11 +62,8 @@ pub async fn answer(
         return failed(ErrorCode::StaleBrokerEpoch);
     }
     let (epoch, controller) = (request.controller_epoch, request.controller_id);
-    let stops = stops(request);
-    let replicas = replicas.clone();
-    let stopped = tokio::task::spawn_blocking(move || replicas.stop(epoch, stops, now_ms())).await;
-    match stopped {
-        Ok(Ok(outcomes)) => StopReplicaResponse {
+    match replicas.stop(epoch, stops(request), now_ms) {
+        Ok(outcomes) => StopReplicaResponse {
             partition_errors: outcomes
                 .into_iter()
                 .map(|(id, code)| StopReplicaPartitionError {
@@ -62,7 +75,7 @@ pub async fn answer(
                 .collect(),
             ..Default::default()
         },
-        Ok(Err(stale)) => {
+        Err(stale) => {
             tracing::warn!(
                 got = epoch,
                 seen = stale.seen,
@@ -70,10 +83,6 @@ pub async fn answer(
                 "StopReplica of an earlier controller ignored"
             );
             failed(ErrorCode::StaleControllerEpoch)
-        }
-        Err(error) => {
-            tracing::error!(%error, "StopReplica failed");
-            failed(ErrorCode::UnknownServerError)
         }
     }
 }

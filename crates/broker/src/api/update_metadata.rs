@@ -13,6 +13,7 @@ use crate::clock::now_ms;
 use crate::context::RequestContext;
 use crate::lifecycle::dynamic;
 use crate::metadata::update;
+use crate::replica::ReplicaManager;
 
 /// Answers when the cache shows it.
 pub async fn handle(
@@ -21,23 +22,8 @@ pub async fn handle(
     request: UpdateMetadataRequest,
 ) -> UpdateMetadataResponse {
     let current = broker.identity.broker_epoch();
-    if is_stale(current, request.broker_epoch) {
-        tracing::warn!(
-            got = request.broker_epoch,
-            current,
-            controller = request.controller_id,
-            "UpdateMetadata for an earlier registration of this broker ignored"
-        );
-        return answer(ErrorCode::StaleBrokerEpoch);
-    }
-    if let Err(stale) = broker.replicas.admit_controller(request.controller_epoch) {
-        tracing::warn!(
-            got = request.controller_epoch,
-            seen = stale.seen,
-            controller = request.controller_id,
-            "UpdateMetadata of an earlier controller ignored"
-        );
-        return answer(ErrorCode::StaleControllerEpoch);
+    if let Some(code) = refusal(&broker.replicas, current, &request) {
+        return answer(code);
     }
     let elections = &broker.metadata.elections;
     elections.heard(request.controller_epoch, request.controller_id, now_ms());
@@ -71,6 +57,31 @@ pub async fn handle(
         .map(|(topic, partition)| TopicPartition::new(topic, partition));
     broker.groups.partitions_deleted(removed.collect());
     answer(ErrorCode::None)
+}
+
+/// Why it is not heeded: it is for an earlier registration of this broker, or of an earlier controller.
+pub fn refusal(
+    replicas: &ReplicaManager,
+    broker_epoch: i64,
+    request: &UpdateMetadataRequest,
+) -> Option<ErrorCode> {
+    if is_stale(broker_epoch, request.broker_epoch) {
+        tracing::warn!(
+            got = request.broker_epoch,
+            current = broker_epoch,
+            controller = request.controller_id,
+            "UpdateMetadata for an earlier registration of this broker ignored"
+        );
+        return Some(ErrorCode::StaleBrokerEpoch);
+    }
+    let stale = replicas.admit_controller(request.controller_epoch).err()?;
+    tracing::warn!(
+        got = request.controller_epoch,
+        seen = stale.seen,
+        controller = request.controller_id,
+        "UpdateMetadata of an earlier controller ignored"
+    );
+    Some(ErrorCode::StaleControllerEpoch)
 }
 
 fn answer(code: ErrorCode) -> UpdateMetadataResponse {

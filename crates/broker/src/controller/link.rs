@@ -190,7 +190,7 @@ impl Sender {
 }
 
 /// Errors by partition; from version 5 on the answer names topics by id, which the request translates.
-fn leader_and_isr_errors(
+pub fn leader_and_isr_errors(
     request: &LeaderAndIsrRequest,
     answer: &LeaderAndIsrResponse,
 ) -> Vec<(PartitionKey, ErrorCode)> {
@@ -223,7 +223,7 @@ fn leader_and_isr_errors(
 }
 
 /// The partitions that were to be deleted, each with its error, or the whole request's.
-fn deleted(
+pub fn deleted(
     request: &StopReplicaRequest,
     answer: &StopReplicaResponse,
 ) -> Vec<(PartitionKey, ErrorCode)> {

@@ -24,6 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::broker::Broker;
 
 pub use crate::topic_creation::auto::auto_create_topics;
+pub use link::{deleted, leader_and_isr_errors};
+pub use settings::settings;
 
 /// Inputs that wait for the task, which never waits itself; who sends more waits with them.
 const INPUTS_MAX: usize = 1024;

@@ -4,6 +4,7 @@
 use gracchus_controller::ControllerConfig;
 
 use crate::broker::Broker;
+use crate::config::BrokerConfig;
 use crate::config::version::{MetadataVersion, version_of};
 
 const LEADER_AND_ISR: &[(&str, i16)] = &[
@@ -33,11 +34,24 @@ const STOP_REPLICA: &[(&str, i16)] = &[
 ];
 
 pub(crate) fn controller_config(broker: &Broker) -> ControllerConfig {
-    let config = broker.config.current();
+    let listener = broker.listeners.inter_broker.to_string();
+    settings(
+        broker.identity.broker_id,
+        &broker.config.current(),
+        listener,
+    )
+}
+
+/// The same of a broker's configuration.
+pub fn settings(
+    broker_id: i32,
+    config: &BrokerConfig,
+    inter_broker_listener: String,
+) -> ControllerConfig {
     let protocol = MetadataVersion::parse(&config.inter_broker_protocol_version);
     let at_least = |version: &str| protocol.is_none_or(|p| p.at_least(version));
     ControllerConfig {
-        broker_id: broker.identity.broker_id,
+        broker_id,
         delete_topic_enable: config.delete_topic_enable,
         unclean_leader_election: config.unclean_leader_election_enable,
         leader_and_isr_version: version_of(protocol, LEADER_AND_ISR),
@@ -53,7 +67,7 @@ pub(crate) fn controller_config(broker: &Broker) -> ControllerConfig {
             .map(|seconds| seconds.max(1).saturating_mul(1000)),
         balance_percentage: usize::try_from(config.leader_imbalance_per_broker_percentage)
             .unwrap_or(0),
-        inter_broker_listener: broker.listeners.inter_broker.to_string(),
+        inter_broker_listener,
     }
 }
 

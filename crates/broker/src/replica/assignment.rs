@@ -101,10 +101,11 @@ impl ReplicaManager {
             self.want_move(&partition.id);
         }
         if let Some(fetchers) = self.fetchers.get() {
-            if leads {
-                fetchers.leave(&partition.id);
-            } else {
-                fetchers.follow(partition);
+            match partition.following() {
+                Some((leader, order)) if leader >= 0 => {
+                    fetchers.follow(&partition.id, leader, order);
+                }
+                _ => fetchers.leave(&partition.id),
             }
         }
         for observer in self.observers() {

@@ -141,41 +141,77 @@ fn current(replicas: &ReplicaManager) -> BTreeMap<TopicPartition, Proposal> {
     proposals
 }
 
+/// An AlterPartition on its way.
+pub struct Question {
+    /// What is asked.
+    pub request: AlterPartitionRequest,
+    /// Its version.
+    pub version: i16,
+    proposals: BTreeMap<TopicPartition, Proposal>,
+}
+
+/// What is to be asked now by this broker (id and epoch), in this version or an older one that the topics need.
+pub fn question(replicas: &ReplicaManager, broker: (i32, i64), version: i16) -> Option<Question> {
+    let proposals = current(replicas);
+    if proposals.is_empty() {
+        return None;
+    }
+    let by_id = proposals.values().all(|p| !p.topic_id.is_zero());
+    let version = if by_id { version } else { version.min(1) };
+    Some(Question {
+        request: request(broker, version, &proposals),
+        version,
+        proposals,
+    })
+}
+
+/// Takes what came of a question; true when something is to be tried again, after a pause.
+pub fn answered(
+    replicas: &ReplicaManager,
+    question: Question,
+    answer: Result<AlterPartitionResponse, String>,
+    now_ms: i64,
+) -> bool {
+    let again = match answer {
+        Ok(answer) if answer.error_code == 0 => {
+            let by_id = question.version >= 2;
+            apply(replicas, question.proposals, &answer, by_id, now_ms)
+        }
+        refused => {
+            let failure = match refused {
+                Ok(answer) => ErrorCode::from_code(answer.error_code).name().to_owned(),
+                Err(error) => error,
+            };
+            tracing::debug!("ISR changes are not taken yet: {failure}");
+            question.proposals
+        }
+    };
+    let has_failed = !again.is_empty();
+    replicas.isr_changes.put_back(again);
+    has_failed
+}
+
 async fn send_to_controller(broker: &Broker, version: i16) {
     let link = ControllerLink::default();
     let replicas = &broker.replicas;
     loop {
         replicas.isr_changes.wanted.notified().await;
         loop {
-            let proposals = current(replicas);
-            if proposals.is_empty() {
+            let identity = &broker.identity;
+            let own = (identity.broker_id, identity.broker_epoch());
+            let Some(question) = question(replicas, own, version) else {
                 break;
-            }
-            let by_id = proposals.values().all(|p| !p.topic_id.is_zero());
-            let version = if by_id { version } else { version.min(1) };
-            let request = request(broker, version, &proposals);
-            let failure = match link.send(broker, version, &request).await {
-                Ok(answer) if answer.error_code == 0 => {
-                    let again = apply(replicas, proposals, &answer, version >= 2);
-                    if again.is_empty() {
-                        continue;
-                    }
-                    replicas.isr_changes.put_back(again);
-                    tokio::time::sleep(RETRY).await;
-                    continue;
-                }
-                Ok(answer) => ErrorCode::from_code(answer.error_code).name().to_owned(),
-                Err(error) => error,
             };
-            tracing::debug!("ISR changes are not taken yet: {failure}");
-            replicas.isr_changes.put_back(proposals);
-            tokio::time::sleep(RETRY).await;
+            let answer = link.send(broker, question.version, &question.request).await;
+            if answered(replicas, question, answer, now_ms()) {
+                tokio::time::sleep(RETRY).await;
+            }
         }
     }
 }
 
 fn request(
-    broker: &Broker,
+    broker: (i32, i64),
     version: i16,
     proposals: &BTreeMap<TopicPartition, Proposal>,
 ) -> AlterPartitionRequest {
@@ -226,8 +262,8 @@ fn request(
         }
     }
     AlterPartitionRequest {
-        broker_id: broker.identity.broker_id,
-        broker_epoch: broker.identity.broker_epoch(),
+        broker_id: broker.0,
+        broker_epoch: broker.1,
         topics,
         ..Default::default()
     }
@@ -239,6 +275,7 @@ fn apply(
     proposals: BTreeMap<TopicPartition, Proposal>,
     response: &AlterPartitionResponse,
     by_id: bool,
+    now_ms: i64,
 ) -> BTreeMap<TopicPartition, Proposal> {
     let mut found = HashMap::new();
     for topic in &response.topics {
@@ -276,7 +313,7 @@ fn apply(
         if answer == Answer::Again {
             again.insert(partition, proposal);
         } else {
-            replicas.isr_answered(&partition, &proposal, answer, now_ms());
+            replicas.isr_answered(&partition, &proposal, answer, now_ms);
         }
     }
     again

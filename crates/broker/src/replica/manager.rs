@@ -10,7 +10,7 @@ use hashbrown::{Equivalent, HashMap};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use super::fetcher::Fetchers;
+use super::fetcher::Follow;
 use super::isr_changes::IsrChanges;
 use super::moves::queue::Queue;
 use super::partition::{Partition, report};
@@ -98,7 +98,7 @@ pub struct ReplicaManager {
     pub(crate) moves_changed: Notify,
     /// Counters by topic.
     pub topics: TopicRegistry,
-    pub(crate) fetchers: OnceLock<Fetchers>,
+    pub(crate) fetchers: OnceLock<Box<dyn Follow>>,
     observers: OnceLock<Vec<Arc<dyn LeadershipObserver>>>,
     storage_news: OnceLock<TellStorageNews>,
 }
@@ -152,6 +152,13 @@ impl ReplicaManager {
     pub(crate) fn tell_storage_news(&self, news: StorageNews) {
         if let Some(tell) = self.storage_news.get() {
             tell(news);
+        }
+    }
+
+    /// Who follows what others lead; set once, before the first LeaderAndIsr.
+    pub fn follow_by(&self, fetchers: impl Follow + 'static) {
+        if self.fetchers.set(Box::new(fetchers)).is_err() {
+            tracing::error!("the fetchers are started already");
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) enum Done {
 }
 
 impl Done {
-    fn complete(self, reply: Reply) {
+    pub fn complete(self, reply: Reply) {
         match self {
             Done::One { answer, place } => {
                 // Free before the caller knows.

@@ -84,7 +84,8 @@ impl Committer {
         self.snapshots.finish();
     }
 
-    fn step(&mut self, jobs: &mut Vec<Job>) {
+    /// One batch: what arrived, and what is due without it.
+    pub fn step(&mut self, jobs: &mut Vec<Job>) {
         self.parked.release(&self.shared, jobs);
         self.parked.sift(&self.shared, jobs);
         self.add_due(jobs);

@@ -470,6 +470,51 @@ impl ConnTask<'_> {
     }
 }
 
+/// A connection without a socket, for [`crate::stepped`].
+pub(crate) struct Unwired {
+    pub conn: Arc<Conn>,
+    input: BytesMut,
+    greeted: bool,
+    closing: bool,
+}
+
+impl Unwired {
+    pub fn new(conn: Arc<Conn>) -> Self {
+        Unwired {
+            conn,
+            input: BytesMut::new(),
+            greeted: false,
+            closing: false,
+        }
+    }
+
+    /// Takes bytes in and handles every frame that may be handled now; false when the connection has to end.
+    pub fn receive(&mut self, shared: &Shared, bytes: &[u8]) -> bool {
+        let mut task = ConnTask {
+            secure: None,
+            shared,
+            conn: &self.conn,
+            input: std::mem::take(&mut self.input),
+            writing: BytesMut::new(),
+            greeted: self.greeted,
+            closing: self.closing,
+            sasl: None,
+            arrived_us: shared.clock.now_us(),
+            unsent: 0,
+        };
+        task.input.extend_from_slice(bytes);
+        if !bytes.is_empty()
+            && let Some(heard) = task.conn.last_heard.get()
+        {
+            heard.store((task.arrived_us / 1000) as i64, Relaxed);
+        }
+        let handled = task.handle_input();
+        (self.greeted, self.closing) = (task.greeted, task.closing);
+        self.input = task.input;
+        handled.is_ok()
+    }
+}
+
 /// Drops what the client sent behind its last request: unread, it would make the kernel reset the connection before the answer arrives.
 fn drain(stream: &TcpStream) {
     let mut rest = [0; 4096];

@@ -28,7 +28,7 @@ pub mod truncation;
 mod tests;
 
 pub use machine::Fetcher;
-pub use pool::{Fetchers, start};
+pub use pool::{Follow, Order, start};
 pub use round::{Source, round};
 pub use settings::Settings;
 pub use steps::Work;

@@ -28,12 +28,37 @@ use crate::replica::partition::Partition;
 /// A leader that does not answer is named at most so often.
 const COMPLAIN_EVERY: u32 = 30;
 
-/// A partition to be followed.
+/// How a partition is to be followed.
 #[derive(Debug, Clone, Copy)]
-struct Order {
-    topic_id: Uuid,
-    leader_epoch: i32,
-    log: LogView,
+pub struct Order {
+    /// ZERO when it has none.
+    pub topic_id: Uuid,
+    /// Of the leader.
+    pub leader_epoch: i32,
+    /// As it was when the role was given.
+    pub log: LogView,
+}
+
+/// Who follows the partitions that others lead; told in the order of the roles.
+pub trait Follow: Send + Sync {
+    /// Follows it on this leader from now on.
+    fn follow(&self, id: &TopicPartition, leader: i32, order: Order);
+    /// Nobody fetches the partition any more.
+    fn leave(&self, id: &TopicPartition);
+}
+
+impl Partition {
+    /// Whom to follow (-1 nobody), and how; None for a leader, or without a log.
+    pub fn following(&self) -> Option<(i32, Order)> {
+        let role = self.role();
+        let log = role.log.as_ref().filter(|_| !role.is_leader)?;
+        let order = Order {
+            topic_id: role.topic_id.unwrap_or(Uuid::ZERO),
+            leader_epoch: role.leader_epoch,
+            log: view(&log.lock()),
+        };
+        Some((role.leader_id, order))
+    }
 }
 
 /// Which leader, and which of its fetchers.
@@ -56,7 +81,7 @@ struct Places {
 pub struct Fetchers {
     broker: Weak<Broker>,
     hash: RandomState,
-    places: Mutex<Places>,
+    places: Arc<Mutex<Places>>,
 }
 
 /// Lets the broker's replicas follow.
@@ -64,31 +89,13 @@ pub fn start(broker: &Arc<Broker>) {
     let fetchers = Fetchers {
         broker: Arc::downgrade(broker),
         hash: RandomState::new(),
-        places: Mutex::new(Places::default()),
+        places: Arc::default(),
     };
-    if broker.replicas.fetchers.set(fetchers).is_err() {
-        tracing::error!("the fetchers are started already");
-    }
+    broker.replicas.follow_by(fetchers);
 }
 
-impl Fetchers {
-    /// Follows the partition's leader, as its role says.
-    pub(crate) fn follow(&self, partition: &Partition) {
-        let (leader, order) = {
-            let role = partition.role();
-            let Some(log) = role.log.as_ref().filter(|_| !role.is_leader) else {
-                return;
-            };
-            let order = Order {
-                topic_id: role.topic_id.unwrap_or(Uuid::ZERO),
-                leader_epoch: role.leader_epoch,
-                log: view(&log.lock()),
-            };
-            (role.leader_id, order)
-        };
-        if leader < 0 {
-            return self.leave(&partition.id);
-        }
+impl Follow for Fetchers {
+    fn follow(&self, id: &TopicPartition, leader: i32, order: Order) {
         let Some(broker) = self.broker.upgrade() else {
             return;
         };
@@ -98,23 +105,16 @@ impl Fetchers {
             .num_replica_fetchers
             .max(1)
             .unsigned_abs();
-        let place = (
-            leader,
-            self.hash.hash_one(&partition.id) % u64::from(per_leader),
-        );
+        let place = (leader, self.hash.hash_one(id) % u64::from(per_leader));
         let mut places = self.places.lock();
-        if places
-            .at
-            .get(&partition.id)
-            .is_some_and(|old| *old != place)
-        {
-            places.leave(&partition.id);
+        if places.at.get(id).is_some_and(|old| *old != place) {
+            places.leave(id);
         }
-        places.at.insert(partition.id.clone(), place);
+        places.at.insert(id.clone(), place);
         let inbox = places.running.entry(place).or_insert_with(|| {
             let inbox = Arc::new(Inbox::default());
             let (owner, shutdown) = (broker.clone(), broker.shutdown.clone());
-            let task = Task::new(owner, place, inbox.clone());
+            let task = Task::new(owner, self.places.clone(), place, inbox.clone());
             broker.tasks.spawn(async move {
                 tokio::select! {
                     () = shutdown.cancelled() => {}
@@ -123,30 +123,25 @@ impl Fetchers {
             });
             inbox
         });
-        inbox
-            .orders
-            .lock()
-            .insert(partition.id.clone(), Some(order));
+        inbox.orders.lock().insert(id.clone(), Some(order));
         inbox.news.notify_one();
     }
 
-    /// Nobody fetches the partition any more.
-    pub(crate) fn leave(&self, id: &TopicPartition) {
+    fn leave(&self, id: &TopicPartition) {
         self.places.lock().leave(id);
-    }
-
-    /// Ends a task that has nothing to do, unless there is news for it.
-    fn retire(&self, place: Place, inbox: &Inbox) -> bool {
-        let mut places = self.places.lock();
-        let ends = inbox.orders.lock().is_empty();
-        if ends {
-            places.running.remove(&place);
-        }
-        ends
     }
 }
 
 impl Places {
+    /// Ends a task that has nothing to do, unless there is news for it.
+    fn retire(&mut self, place: Place, inbox: &Inbox) -> bool {
+        let ends = inbox.orders.lock().is_empty();
+        if ends {
+            self.running.remove(&place);
+        }
+        ends
+    }
+
     fn leave(&mut self, id: &TopicPartition) {
         if let Some(place) = self.at.remove(id)
             && let Some(inbox) = self.running.get(&place)
@@ -159,16 +154,23 @@ impl Places {
 
 struct Task {
     broker: Arc<Broker>,
+    places: Arc<Mutex<Places>>,
     place: Place,
     inbox: Arc<Inbox>,
     fetcher: Fetcher,
 }
 
 impl Task {
-    fn new(broker: Arc<Broker>, place: Place, inbox: Arc<Inbox>) -> Self {
+    fn new(
+        broker: Arc<Broker>,
+        places: Arc<Mutex<Places>>,
+        place: Place,
+        inbox: Arc<Inbox>,
+    ) -> Self {
         let settings = Settings::new(broker.identity.broker_id, &broker.config.current());
         Self {
             broker,
+            places,
             place,
             inbox,
             fetcher: Fetcher::new(settings),
@@ -196,10 +198,7 @@ impl Task {
                     None => self.fetcher.leave(&id),
                 }
             }
-            if self.fetcher.is_empty()
-                && let Some(fetchers) = self.broker.replicas.fetchers.get()
-                && fetchers.retire(self.place, &self.inbox)
-            {
+            if self.fetcher.is_empty() && self.places.lock().retire(self.place, &self.inbox) {
                 return;
             }
             match round(
