@@ -204,12 +204,7 @@ fn cpu() -> f64 {
     tasks.flatten().filter_map(of_task).sum()
 }
 
-async fn fail_over(
-    address: &str,
-    chroot: &str,
-    partitions: i32,
-    log: Option<&mut Log>,
-) -> Took {
+async fn fail_over(address: &str, chroot: &str, partitions: i32, log: Option<&mut Log>) -> Took {
     let (old, _) = connect(address, chroot);
     let (zk, mut events) = connect(address, chroot);
     let (old_registry, registry) = (
@@ -251,14 +246,9 @@ async fn fail_over(
         c.is_active() && leaders.count() == partitions as usize
     };
     let event = watch(&mut events).await;
-    let steps = run(
-        &mut controller,
-        &registry,
-        &mut events,
-        log,
-        event,
-        |c| !c.is_waiting() && led(c),
-    )
+    let steps = run(&mut controller, &registry, &mut events, log, event, |c| {
+        !c.is_waiting() && led(c)
+    })
     .await;
     let took = begun.elapsed().as_secs_f64();
     let cpu = cpu() - cpu_before;

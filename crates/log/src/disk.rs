@@ -6,6 +6,22 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+static SYNC_WATCH: OnceLock<fn(&Path, bool)> = OnceLock::new();
+
+/// Has `told` called for each file or directory that the device has now; true: with all below it. A simulation of power
+/// cuts looks on so. Once in a process.
+pub fn watch_syncs(told: fn(&Path, bool)) {
+    let _ = SYNC_WATCH.set(told);
+}
+
+/// The device has it.
+pub(crate) fn synced(path: &Path, whole: bool) {
+    if let Some(told) = SYNC_WATCH.get() {
+        told(path, whole);
+    }
+}
 
 /// Most slices of one gathered write (IOV_MAX).
 const MAX_SLICES: usize = 1024;
@@ -160,6 +176,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], sync: Sync) -> Result<(), LogEr
         && let Some(parent) = path.parent()
     {
         sync_dir(parent)?;
+        synced(path, false);
     }
     Ok(())
 }
@@ -168,13 +185,19 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], sync: Sync) -> Result<(), LogEr
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), LogError> {
     open_read(dir)?
         .sync_all()
-        .map_err(|e| LogError::sync(dir, e))
+        .map_err(|e| LogError::sync(dir, e))?;
+    synced(dir, false);
+    Ok(())
 }
 
 /// Gives a file, or a directory's names, to the device, if it is there.
 pub(crate) fn sync_if_exists(path: &Path) -> Result<(), LogError> {
     match open_if_exists(path)? {
-        Some(file) => file.sync_all().map_err(|e| LogError::sync(path, e)),
+        Some(file) => {
+            file.sync_all().map_err(|e| LogError::sync(path, e))?;
+            synced(path, false);
+            Ok(())
+        }
         None => Ok(()),
     }
 }
@@ -186,6 +209,7 @@ pub(crate) fn sync_file_system(path: &Path) -> Result<bool, LogError> {
     {
         let dir = open_read(path)?;
         rustix::fs::syncfs(&dir).map_err(|e| LogError::sync(path, e.into()))?;
+        synced(path, true);
         Ok(true)
     }
     #[cfg(not(target_os = "linux"))]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::client::{Client, Kind};
+use crate::disk;
 use crate::oracle::{Oracle, records};
 use crate::process::Process;
 use crate::world::{Event, World, ZOOKEEPER};
@@ -28,6 +29,7 @@ const PEACE_US: u64 = 25_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Crash,
+    Power,
     Partition,
     Pause,
     ZooKeeper,
@@ -67,6 +69,7 @@ struct Cluster {
 
 /// Plays a seed; an error is the violated rule, and the trace.
 pub fn play(seed: u64) -> Result<Summary, String> {
+    disk::watch();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -327,6 +330,8 @@ impl Cluster {
         let kinds = [
             Fault::Crash,
             Fault::Crash,
+            Fault::Power,
+            Fault::Power,
             Fault::Partition,
             Fault::Partition,
             Fault::Pause,
@@ -338,7 +343,23 @@ impl Cluster {
         // short ones are the usual ones
         let longest = self.world.random.pick(&[300_000, 3_000_000, 12_000_000]);
         let lasts = self.world.random.between(1_000, longest);
-        match self.world.random.pick(&kinds) {
+        let kind = self.world.random.pick(&kinds);
+        let harms_a_broker = matches!(kind, Fault::Crash | Fault::Partition | Fault::Pause);
+        if harms_a_broker && !self.oracle.lost.is_empty() && !self.oracle.lost.contains(&id)
+            || kind == Fault::Partition && !self.oracle.lost.is_empty()
+        {
+            return; // it would be the second that is lost
+        }
+        match kind {
+            Fault::Power => {
+                if self.may_lose_one() && self.crash(id) {
+                    self.oracle.lost.insert(id);
+                    let left = disk::power_cut(&self.slots[&id].dir, &mut self.world.random);
+                    self.world
+                        .log(|| format!("broker {id} had no power: {left:?}"));
+                    self.world.after(lasts, Event::Start(id));
+                }
+            }
             Fault::Crash => {
                 if self.crash(id) {
                     self.world.after(lasts, Event::Start(id));
@@ -373,6 +394,26 @@ impl Cluster {
                 self.world.loss = self.world.random.pick(&[0, 2, 20, 100]);
             }
         }
+    }
+
+    /// Whether everything acknowledged is on two brokers that work when one loses what it has not synced: nobody is out, or
+    /// back and not in his role again.
+    fn may_lose_one(&self) -> bool {
+        let Some((state, _)) = self.zookeeper.state() else {
+            return false;
+        };
+        let works = |slot: &Slot| {
+            let process = slot.process.as_ref().filter(|_| !slot.paused);
+            process.is_some_and(|process| {
+                let partition = process.replicas.partition(TOPIC, 0);
+                process.broker_epoch >= 0
+                    && partition.is_ok_and(|found| found.leader_epoch() == state.leader_epoch)
+            })
+        };
+        self.oracle.lost.is_empty()
+            && self.world.cut.is_empty()
+            && state.isr.len() == BROKERS.len()
+            && self.slots.values().all(works)
     }
 
     /// Everything works again.

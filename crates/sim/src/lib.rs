@@ -4,7 +4,7 @@
 //! What runs is the product: the brokers' replicas with their logs, handlers and fetcher machines, the controller, the
 //! registry with the client's session core, and the coordination server with its committer. Only what moves bytes and waits
 //! is the simulator's: [`world`] (time, events, network), [`process`] with [`following`] and [`control`] (a broker's tasks),
-//! [`zookeeper`], [`client`]. [`oracle`] says what must hold; [`cluster`] is a run with its faults.
+//! [`zookeeper`], [`client`], [`disk`] (what a power cut leaves). [`oracle`] says what must hold; [`cluster`] is a run with its faults.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,6 +16,7 @@ pub mod answers;
 pub mod client;
 pub mod cluster;
 pub mod control;
+pub mod disk;
 pub mod following;
 pub mod oracle;
 pub mod process;

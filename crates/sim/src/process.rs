@@ -58,7 +58,7 @@ pub struct Process {
     pub metadata: Arc<MetadataCache>,
     config: Arc<ConfigStore>,
     pub controller: Controller,
-    broker_epoch: i64,
+    pub broker_epoch: i64,
     session: SteppedSession,
     events: EventReceiver,
     registry: Registry,
@@ -106,6 +106,8 @@ impl Process {
             ("min.insync.replicas", "2"),
             ("replica.lag.time.max.ms", "3000"),
             ("auto.leader.rebalance.enable", "false"),
+            ("log.index.size.max.bytes", "4096"),
+            ("log.segment.bytes", "16384"),
         ];
         let props = props.iter().map(|(k, v)| (k.to_string(), v.to_string()));
         let config = Arc::new(ConfigStore::new(props.collect()).expect("a configuration"));

@@ -76,6 +76,7 @@ impl FlushTask {
     pub fn run(&self) -> Result<(), LogError> {
         for (path, file) in &self.files {
             file.sync_data().map_err(|e| LogError::sync(path, e))?;
+            crate::disk::synced(path, false);
         }
         // A log that is deleted meanwhile is renamed, and needs it no more.
         for path in self.named() {

@@ -41,6 +41,7 @@ impl Segment {
         self.files_to_flush(config, &mut files)?;
         for (path, file) in &files {
             file.sync_data().map_err(|e| LogError::sync(path, e))?;
+            crate::disk::synced(path, false);
         }
         Ok(())
     }
