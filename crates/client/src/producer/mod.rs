@@ -1,5 +1,6 @@
 //! A producer: records gathered in batches, one request in flight a partition, so that order holds through retries.
 
+mod batch;
 mod partitioner;
 mod sender;
 

@@ -1,22 +1,20 @@
 //! The task behind a producer: gathers records by partition, sends batches to leaders, retries, answers.
 
-use super::{ProducerConfig, ProducerRecord, RecordMetadata, partition_for_key};
+use super::batch::{Answer, Batch, Sent, send};
+use super::{ProducerConfig, ProducerRecord, partition_for_key};
 use crate::{ClientError, Cluster, TopicPartition};
 use bytes::Bytes;
-use gracchus_kafka_proto::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use gracchus_kafka_proto::messages::{InitProducerIdRequest, ProduceRequest, ProduceResponse};
-use gracchus_kafka_proto::{ErrorCode, Records};
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_kafka_proto::messages::InitProducerIdRequest;
 use gracchus_record::batch::increment_sequence;
 use gracchus_record::{BatchBuilder, Header, NewRecord};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-
-type Answer = oneshot::Sender<Result<RecordMetadata, ClientError>>;
 
 pub(super) enum Command {
     Send {
@@ -27,56 +25,11 @@ pub(super) enum Command {
     Flush(oneshot::Sender<()>),
 }
 
-/// Records of one partition that go together.
-struct Batch {
-    builder: BatchBuilder,
-    answers: Vec<(Answer, i64)>,
-    /// Given back when the batch is answered.
-    memory: Vec<OwnedSemaphorePermit>,
-    created: Instant,
-    /// Not before this, after a failure.
-    retry_at: Option<Instant>,
-    /// Encoded once; a retry sends the same bytes.
-    encoded: Option<Bytes>,
-}
-
-impl Batch {
-    fn fail(self, error: &ClientError) {
-        for (answer, _) in self.answers {
-            let _ = answer.send(Err(error.clone()));
-        }
-    }
-
-    fn succeed(self, partition: &TopicPartition, base_offset: i64, append_time: i64) {
-        for (i, (answer, timestamp)) in self.answers.into_iter().enumerate() {
-            let _ = answer.send(Ok(RecordMetadata {
-                partition: partition.clone(),
-                offset: if base_offset < 0 {
-                    -1
-                } else {
-                    base_offset + i as i64
-                },
-                timestamp: if append_time >= 0 {
-                    append_time
-                } else {
-                    timestamp
-                },
-            }));
-        }
-    }
-}
-
 #[derive(Default)]
 struct Lane {
     batches: VecDeque<Batch>,
     in_flight: bool,
     next_sequence: i32,
-}
-
-/// One request's batches and what became of it.
-struct Sent {
-    batches: Vec<(TopicPartition, Batch)>,
-    result: Result<Option<ProduceResponse>, ClientError>,
 }
 
 pub(super) struct Sender {
@@ -455,53 +408,6 @@ impl Sender {
             }
         }
     }
-}
-
-async fn send(
-    cluster: Cluster,
-    config: Arc<ProducerConfig>,
-    broker: i32,
-    batches: Vec<(TopicPartition, Batch)>,
-) -> Sent {
-    let mut topics: BTreeMap<&str, Vec<PartitionProduceData>> = BTreeMap::new();
-    for (tp, batch) in &batches {
-        topics
-            .entry(&tp.topic)
-            .or_default()
-            .push(PartitionProduceData {
-                index: tp.partition,
-                records: batch.encoded.clone().map(Records::from),
-                ..Default::default()
-            });
-    }
-    let request = ProduceRequest {
-        transactional_id: None,
-        acks: config.acks,
-        timeout_ms: i32::try_from(config.request_timeout.as_millis()).unwrap_or(i32::MAX),
-        topic_data: topics
-            .into_iter()
-            .map(|(name, partition_data)| TopicProduceData {
-                name: name.to_owned(),
-                partition_data,
-                ..Default::default()
-            })
-            .collect(),
-        ..Default::default()
-    };
-    let timeout = config.request_timeout + Duration::from_secs(5);
-    let result = async {
-        let connection = cluster.broker(broker).await?;
-        if config.acks == 0 {
-            connection.send_unanswered(&request, i16::MAX).await?;
-            return Ok(None);
-        }
-        connection
-            .send_waiting(&request, i16::MAX, timeout)
-            .await
-            .map(Some)
-    }
-    .await;
-    Sent { batches, result }
 }
 
 /// Not negative.
