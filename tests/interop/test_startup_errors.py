@@ -151,6 +151,34 @@ def test_signals_in_a_burst_are_one(own_cluster):
     assert "has shut down" in server.broker.text() and "second signal" not in server.broker.text()
 
 
+def test_a_second_signal_leaves_at_once(tmp_path):
+    """Of a shutdown that cannot go on, since ZooKeeper does not answer."""
+    zookeeper, port = free_port(), free_port()
+    file, zoo = tmp_path / "server.properties", tmp_path / "zoo.cfg"
+    file.write_text(f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nzookeeper.connect=127.0.0.1:{zookeeper}\n"
+                    f"log.dirs={tmp_path}/logs\n")
+    zoo.write_text(f"dataDir={tmp_path}/zookeeper\nclientPort={zookeeper}\nclientPortAddress=127.0.0.1\n")
+    server = Process([BINARY, "zookeeper", str(zoo)], tmp_path / "zookeeper.log")
+    broker = Process([BINARY, "broker", str(file)], tmp_path / "broker.log")
+    try:
+        wait_for(lambda: "broker 1 is ready" in broker.text(), "the broker")
+        server.send(signal.SIGSTOP)
+        broker.send(signal.SIGTERM)
+        wait_for(lambda: "shutting down broker 1" in broker.text(), "the shutdown")
+        # those of the first second are one wish
+
+        def gone():
+            broker.send(signal.SIGTERM)
+            return not broker.alive()
+        wait_for(gone, "the end")
+        assert "second signal: leaving at once" in broker.text() and "has shut down" not in broker.text()
+        assert broker.stop() == 1
+    finally:
+        broker.send(signal.SIGKILL)
+        server.send(signal.SIGCONT)
+        server.stop()
+
+
 def test_sigterm_at_any_moment_of_a_start(own_cluster):
     """Exit code 0 whenever it comes, and no start has anything to recover after it."""
     rng = random.Random(7)
