@@ -243,8 +243,11 @@ fn check_epoch(role: &Role, current_leader_epoch: i32) -> Result<(), ErrorCode> 
 /// Logs an error of a log for the operator; the client gets the code.
 pub(crate) fn report(partition: &TopicPartition, doing: &str, error: &LogError) -> ErrorCode {
     let code = error.error_code();
-    if code != ErrorCode::OffsetOutOfRange {
-        tracing::error!(%partition, %error, "{doing} failed");
+    match error {
+        LogError::OffsetOutOfRange { .. } => {}
+        // what was under way when the broker stopped: nobody acts on it any more
+        LogError::Closed { .. } => tracing::debug!(%partition, %error, "{doing} came too late"),
+        _ => tracing::error!(%partition, %error, "{doing} failed"),
     }
     code
 }

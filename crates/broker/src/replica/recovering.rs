@@ -32,6 +32,8 @@ impl ReplicaManager {
             match self.assign_one(controller_epoch, &assignment, now_ms) {
                 Ok(Some(partition)) => self.role_changed(&partition),
                 Ok(None) => {}
+                // the broker stops
+                Err(ErrorCode::NotLeaderOrFollower) => {}
                 Err(code) => {
                     tracing::error!(partition = %id, error = code.name(), "the role that waited for the log to be loaded cannot be taken");
                 }
