@@ -140,7 +140,7 @@ async fn topics_and_their_configuration() {
     assert!(!info.nodes.is_empty());
     assert!(
         !admin
-            .describe_log_dirs(info.nodes[0].id)
+            .describe_log_dirs(info.nodes[0].id, None)
             .await
             .unwrap()
             .is_empty()

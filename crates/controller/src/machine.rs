@@ -311,13 +311,6 @@ impl Controller {
         ops: Vec<ZkOp>,
         go_on: impl FnOnce(&mut Controller, Vec<ZkResult>) + Send + 'static,
     ) {
-        let keep = |_: &mut Controller, all: &mut Vec<ZkResult>, mut results: Vec<ZkResult>| {
-            if all.is_empty() {
-                *all = results;
-            } else {
-                all.append(&mut results);
-            }
-        };
         self.zk_in_parts(ops, Vec::new(), keep, go_on);
     }
 
@@ -358,9 +351,6 @@ impl Controller {
         ops: Vec<ZkOp>,
         go_on: impl FnOnce(&mut Controller, Vec<ZkResult>) + Send + 'static,
     ) {
-        let keep = |_: &mut Controller, all: &mut Vec<ZkResult>, mut results: Vec<ZkResult>| {
-            all.append(&mut results);
-        };
         self.zk_fenced_in_parts(ops, Vec::new(), keep, go_on);
     }
 
@@ -439,6 +429,11 @@ impl Controller {
             after_ms: ELECTION_PAUSE_MS,
         });
     }
+}
+
+/// All results are wanted at the end.
+fn keep(_: &mut Controller, all: &mut Vec<ZkResult>, mut results: Vec<ZkResult>) {
+    all.append(&mut results);
 }
 
 /// NOT_CONTROLLER for an API event, with its token.

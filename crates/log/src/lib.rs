@@ -3,7 +3,7 @@
 //! Reading order: [`naming`] (topic-partitions, directory and file names), [`config`] (topic-level keys), [`error`];
 //! the small text files: [`checkpoint`], [`epochs`] (leader epochs), [`identity`] (meta.properties, partition.metadata);
 //! [`index`] (offset, time and transaction index); [`producer`] (idempotent and transactional producers' state);
-//! [`segment`]; [`tail`] (batches still in memory); [`partition`] (one replica's log: [`PartitionLog`]); [`cleaner`]
+//! [`segment`]; [`tail`] (batches still in memory); [`partition`] (one replica's log: [`PartitionLog`]); [`parts`] (what a read gave, in memory); [`cleaner`]
 //! (compaction); [`dirs`] (one log directory: lock, clean-shutdown file) and [`manager`] (all of a broker's logs).
 //!
 //! Invariants: nothing here waits for anything but the disk; time comes in as `now_ms`; a failed append leaves the log
@@ -21,6 +21,7 @@ pub mod index;
 pub mod manager;
 pub mod naming;
 pub mod partition;
+pub mod parts;
 pub mod producer;
 pub mod segment;
 pub mod tail;
@@ -36,3 +37,4 @@ pub use partition::{
     AbortedTxn, AppendInfo, AppendOrigin, EpochEnd, FetchData, LogPosition, PartitionLog,
     ReadLimit, RetentionOutcome, TimestampOffset,
 };
+pub use parts::in_memory;

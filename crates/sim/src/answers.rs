@@ -1,6 +1,5 @@
 //! A broker's handlers, as its dispatcher calls them.
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,8 +17,9 @@ use gracchus_kafka_proto::messages::{
     FetchRequest, ProduceRequest, ProduceResponse, UpdateMetadataRequest,
 };
 use gracchus_kafka_proto::{
-    ApiKey, Message, Records, RecordsPart, Request as _, decode_response_header, encode_response,
+    ApiKey, Message, Records, Request as _, decode_response_header, encode_response,
 };
+use gracchus_log::in_memory;
 
 use crate::process::learn;
 use crate::requests::{Request, Response};
@@ -125,19 +125,5 @@ pub async fn of_replicas(replicas: &Arc<ReplicaManager>, request: Request) -> Re
 
 /// The records' bytes, from memory or file.
 pub fn bytes_of(records: &Records) -> Bytes {
-    let mut all = Vec::new();
-    for part in &records.parts {
-        match part {
-            RecordsPart::Bytes(bytes) => all.extend_from_slice(bytes),
-            RecordsPart::File(region) => {
-                let start = all.len();
-                all.resize(start + region.len as usize, 0);
-                region
-                    .file
-                    .read_exact_at(&mut all[start..], region.offset)
-                    .expect("the region is there");
-            }
-        }
-    }
-    all.into()
+    in_memory(&records.parts).expect("the region is there")
 }

@@ -1,10 +1,8 @@
 //! Records in the format that an old consumer understands.
 
-use std::io;
-use std::os::unix::fs::FileExt;
-
-use bytes::{Bytes, BytesMut};
-use gracchus_kafka_proto::{ErrorCode, Records, RecordsPart};
+use bytes::Bytes;
+use gracchus_kafka_proto::{ErrorCode, Records};
+use gracchus_log::in_memory;
 use gracchus_record::RecordError;
 use gracchus_record::convert::down_convert;
 
@@ -52,7 +50,7 @@ pub async fn convert(
         return Err(ErrorCode::UnsupportedVersion);
     }
     let work = move || -> Result<Bytes, ErrorCode> {
-        let bytes = load(&records).map_err(|_| ErrorCode::KafkaStorageError)?;
+        let bytes = in_memory(&records.parts).map_err(|_| ErrorCode::KafkaStorageError)?;
         let converted = down_convert(
             &bytes,
             format.magic(),
@@ -68,26 +66,4 @@ pub async fn convert(
     converted
         .unwrap_or(Err(ErrorCode::UnknownServerError))
         .map(Records::from)
-}
-
-/// The parts in one piece of memory: at most what one fetch may return.
-fn load(records: &Records) -> io::Result<Bytes> {
-    if let Some(bytes) = records.as_bytes() {
-        return Ok(bytes);
-    }
-    let mut all = BytesMut::with_capacity(usize::try_from(records.len()).unwrap_or(0));
-    for part in &records.parts {
-        match part {
-            RecordsPart::Bytes(bytes) => all.extend_from_slice(bytes),
-            RecordsPart::File(region) => {
-                let start = all.len();
-                let len = usize::try_from(region.len).map_err(|_| io::ErrorKind::InvalidInput)?;
-                all.resize(start + len, 0);
-                if let Some(room) = all.get_mut(start..) {
-                    region.file.read_exact_at(room, region.offset)?;
-                }
-            }
-        }
-    }
-    Ok(all.freeze())
 }

@@ -1,14 +1,13 @@
 //! The replicas of `__consumer_offsets`, as the shell sees them.
 
 use std::future::Future;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use gracchus_kafka_proto::{ErrorCode, RecordsPart};
-use gracchus_log::{AppendOrigin, ReadLimit};
+use bytes::Bytes;
+use gracchus_kafka_proto::ErrorCode;
+use gracchus_log::{AppendOrigin, ReadLimit, in_memory};
 use tokio::time::Instant;
 
 use super::OFFSETS_TOPIC;
@@ -97,34 +96,17 @@ impl OffsetsLog for ReplicaManager {
                 log.lock().read(offset, max_bytes, limit, true)
             })?;
         let data = data.map_err(|error| error.error_code())?;
-        let size = usize::try_from(data.bytes).map_err(|_| ErrorCode::KafkaStorageError)?;
-        let mut records = BytesMut::with_capacity(size);
-        for part in data.parts {
-            match part {
-                RecordsPart::Bytes(bytes) => records.extend_from_slice(&bytes),
-                RecordsPart::File(region) => {
-                    let at = records.len();
-                    let len =
-                        usize::try_from(region.len).map_err(|_| ErrorCode::KafkaStorageError)?;
-                    records.resize(at + len, 0);
-                    let into = records.get_mut(at..).unwrap_or_default();
-                    region
-                        .file
-                        .read_exact_at(into, region.offset)
-                        .map_err(|error| {
-                            tracing::error!(
-                                partition = %format_args!("{OFFSETS_TOPIC}-{partition}"),
-                                offset,
-                                %error,
-                                "the log cannot be read"
-                            );
-                            ErrorCode::KafkaStorageError
-                        })?;
-                }
-            }
-        }
+        let records = in_memory(&data.parts).map_err(|error| {
+            tracing::error!(
+                partition = %format_args!("{OFFSETS_TOPIC}-{partition}"),
+                offset,
+                %error,
+                "the log cannot be read"
+            );
+            ErrorCode::KafkaStorageError
+        })?;
         Ok(Piece {
-            records: records.freeze(),
+            records,
             log_end: data.log_end_offset,
         })
     }

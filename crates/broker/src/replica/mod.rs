@@ -11,6 +11,7 @@
 pub mod append;
 /// LeaderAndIsr and StopReplica: roles given and taken.
 pub mod assignment;
+mod failure;
 /// Reading for consumers and followers, with long poll.
 pub mod fetch;
 /// Following other brokers' partitions.

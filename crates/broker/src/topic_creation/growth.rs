@@ -180,6 +180,23 @@ mod tests {
     }
 
     #[test]
+    fn a_topic_that_is_reassigned_has_to_wait() {
+        let brokers: Vec<Candidate> = (1..4).map(|id| Candidate { id, rack: None }).collect();
+        let moved = BTreeMap::from([(1, vec![2])]);
+        for (adding, removing) in [(&moved, &BTreeMap::new()), (&BTreeMap::new(), &moved)] {
+            let present = TopicAssignment {
+                adding_replicas: adding.clone(),
+                removing_replicas: removing.clone(),
+                ..present()
+            };
+            let refused = grow(&wanted(4, None), &present, &brokers).unwrap_err();
+            assert_eq!(refused.error, ErrorCode::ReassignmentInProgress);
+        }
+        // of another topic nothing is known here, and nothing asked
+        assert!(grow(&wanted(4, None), &present(), &brokers).is_ok());
+    }
+
+    #[test]
     fn counts() {
         assert_eq!(
             grown(1, None).unwrap_err(),

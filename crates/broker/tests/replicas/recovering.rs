@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use gracchus_broker::replica::LeadershipObserver;
 use gracchus_broker::replica::assignment::Stop;
 use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_log::TopicPartition;
-use parking_lot::Mutex;
 
-use crate::rig::{ME, NOW, Rig, TOPIC_ID, batch, error, values};
+use crate::rig::{Heard, ME, NOW, Rig, TOPIC_ID, batch, error, values};
 
 /// Led in epoch 1, with two records, after a crash; nothing is loaded yet.
 async fn crashed() -> (Rig, gracchus_log::PendingLogs) {
@@ -31,22 +29,6 @@ fn stop(rig: &Rig, leader_epoch: i32, delete: bool) -> ErrorCode {
     rig.replicas.stop(1, vec![stop], NOW).unwrap().remove(0).1
 }
 
-#[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
-
-impl LeadershipObserver for Heard {
-    fn became_leader(&self, partition: &TopicPartition, leader_epoch: i32) {
-        self.0
-            .lock()
-            .push(format!("{partition} led in {leader_epoch}"));
-    }
-    fn lost_leadership(&self, partition: &TopicPartition, leader_epoch: Option<i32>) {
-        self.0
-            .lock()
-            .push(format!("{partition} lost in {leader_epoch:?}"));
-    }
-}
-
 #[tokio::test]
 async fn a_role_is_taken_when_the_log_is_loaded() {
     let (rig, pending) = crashed().await;
@@ -65,7 +47,7 @@ async fn a_role_is_taken_when_the_log_is_loaded() {
     assert_eq!(read(&rig, "u").await, ["x"]);
 
     rig.load(pending);
-    assert_eq!(*heard.0.lock(), ["u-0 led in 1", "t-0 led in 2"]);
+    assert_eq!(*heard.0.lock(), ["u-0 leads 1", "t-0 leads 2"]);
     rig.produce("t", batch(&["c"])).await;
     assert_eq!(read(&rig, "t").await, ["a", "b", "c"]);
     let role = rig.replicas.partition("t", 0).unwrap();

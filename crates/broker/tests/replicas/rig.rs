@@ -10,9 +10,9 @@ use gracchus_broker::config::ConfigStore;
 use gracchus_broker::context::{ConnectionInfo, Principal, RequestContext};
 use gracchus_broker::metadata::{MetadataCache, PartitionInfo, TopicInfo};
 use gracchus_broker::net::Outcome;
-use gracchus_broker::replica::ReplicaManager;
 use gracchus_broker::replica::assignment::Assignment;
 use gracchus_broker::replica::log_config::log_config;
+use gracchus_broker::replica::{LeadershipObserver, ReplicaManager};
 use gracchus_kafka_proto::messages::fetch_request::{FetchPartition, FetchTopic};
 use gracchus_kafka_proto::messages::fetch_response::PartitionData;
 use gracchus_kafka_proto::messages::leader_and_isr_request::LeaderAndIsrPartitionState;
@@ -25,9 +25,11 @@ use gracchus_kafka_proto::{
     ApiKey, ErrorCode, Message, Records, RecordsPart, Request, Uuid, decode_response_header,
 };
 use gracchus_log::dirs::LogDirs;
-use gracchus_log::{LoadControl, LogManager, LogManagerConfig, PendingLogs, TopicPartition};
+use gracchus_log::{
+    LoadControl, LogManager, LogManagerConfig, PendingLogs, TopicPartition, in_memory,
+};
 use gracchus_record::{BatchBuilder, Codec, Entries, NewRecord};
-use std::os::unix::fs::FileExt;
+use parking_lot::Mutex;
 use std::path::PathBuf;
 
 /// This broker.
@@ -373,6 +375,24 @@ pub fn fetch_topic(topic: &str, offset: i64) -> FetchTopic {
     }
 }
 
+/// What an observer of leadership was told, in order.
+#[derive(Default)]
+pub struct Heard(pub Mutex<Vec<String>>);
+
+impl LeadershipObserver for Heard {
+    fn became_leader(&self, partition: &TopicPartition, leader_epoch: i32) {
+        self.0
+            .lock()
+            .push(format!("{partition} leads {leader_epoch}"));
+    }
+
+    fn lost_leadership(&self, partition: &TopicPartition, leader_epoch: Option<i32>) {
+        self.0
+            .lock()
+            .push(format!("{partition} lost {leader_epoch:?}"));
+    }
+}
+
 /// A batch of records with these values, one ms apart.
 pub fn batch(values: &[&str]) -> Bytes {
     build(BatchBuilder::new(Codec::None), values)
@@ -392,21 +412,7 @@ pub fn build(mut builder: BatchBuilder, values: &[&str]) -> Bytes {
 
 /// The records' bytes, from memory or file.
 pub fn bytes_of(records: &Records) -> Bytes {
-    let mut all = Vec::new();
-    for part in &records.parts {
-        match part {
-            RecordsPart::Bytes(bytes) => all.extend_from_slice(bytes),
-            RecordsPart::File(region) => {
-                let start = all.len();
-                all.resize(start + region.len as usize, 0);
-                region
-                    .file
-                    .read_exact_at(&mut all[start..], region.offset)
-                    .unwrap();
-            }
-        }
-    }
-    all.into()
+    in_memory(&records.parts).unwrap()
 }
 
 /// (offset, value) of all records.

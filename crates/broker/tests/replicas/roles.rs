@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use gracchus_broker::api::{leader_and_isr, stop_replica};
-use gracchus_broker::replica::{LeadershipObserver, StorageNews};
+use gracchus_broker::replica::StorageNews;
 use gracchus_kafka_proto::messages::leader_and_isr_request::LeaderAndIsrTopicState;
 use gracchus_kafka_proto::messages::stop_replica_request::{
     StopReplicaPartitionState, StopReplicaPartitionV0, StopReplicaTopicState, StopReplicaTopicV1,
 };
 use gracchus_kafka_proto::messages::{LeaderAndIsrRequest, StopReplicaRequest};
 use gracchus_kafka_proto::{ApiKey, ErrorCode, Uuid};
-use gracchus_log::TopicPartition;
 use parking_lot::Mutex;
 
-use crate::rig::{ME, NOW, Rig, TOPIC_ID, batch, context, error, values};
+use crate::rig::{Heard, ME, NOW, Rig, TOPIC_ID, batch, context, error, values};
 
 fn assigning(controller_epoch: i32, leader_epoch: i32, id: Uuid) -> LeaderAndIsrRequest {
     LeaderAndIsrRequest {
@@ -120,23 +119,6 @@ async fn old_versions_answer_by_name() {
         rig.replicas.partition("t", 0).unwrap().topic_id(),
         Some(TOPIC_ID)
     );
-}
-
-#[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
-
-impl LeadershipObserver for Heard {
-    fn became_leader(&self, partition: &TopicPartition, leader_epoch: i32) {
-        self.0
-            .lock()
-            .push(format!("{partition} leads {leader_epoch}"));
-    }
-
-    fn lost_leadership(&self, partition: &TopicPartition, leader_epoch: Option<i32>) {
-        self.0
-            .lock()
-            .push(format!("{partition} lost {leader_epoch:?}"));
-    }
 }
 
 async fn stop(rig: &Rig, version: i16, request: StopReplicaRequest) -> ErrorCode {

@@ -19,9 +19,11 @@ pub use reassignments::{Reassignment, Replica, ReplicaDirs, ReplicaLog};
 pub use topics::{NewPartitions, NewTopic, PartitionInfo, TopicDescription};
 
 use crate::{ClientError, Cluster, Connection, Node};
+use gracchus_kafka_proto::messages::describe_log_dirs_request::DescribableLogDirTopic;
 use gracchus_kafka_proto::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use gracchus_kafka_proto::messages::{DescribeClusterRequest, DescribeLogDirsRequest};
 use gracchus_kafka_proto::{ErrorCode, Request};
+use std::collections::BTreeSet;
 
 /// An answer for each thing that was asked about.
 pub type Each<K, T> = Vec<(K, Result<T, ClientError>)>;
@@ -133,13 +135,20 @@ impl Admin {
         })
     }
 
-    /// The log directories of one broker.
+    /// The live brokers.
+    pub async fn broker_ids(&self) -> Result<BTreeSet<i32>, ClientError> {
+        let nodes = self.describe_cluster().await?.nodes;
+        Ok(nodes.iter().map(|node| node.id).collect())
+    }
+
+    /// The log directories of one broker, with all partitions or those named.
     pub async fn describe_log_dirs(
         &self,
         broker: i32,
+        topics: Option<Vec<DescribableLogDirTopic>>,
     ) -> Result<Vec<DescribeLogDirsResult>, ClientError> {
         let request = DescribeLogDirsRequest {
-            topics: None,
+            topics,
             ..Default::default()
         };
         let answer = self

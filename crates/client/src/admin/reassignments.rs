@@ -8,6 +8,7 @@ use gracchus_kafka_proto::messages::alter_partition_reassignments_request::{
 use gracchus_kafka_proto::messages::alter_replica_log_dirs_request::{
     AlterReplicaLogDir, AlterReplicaLogDirTopic,
 };
+use gracchus_kafka_proto::messages::describe_log_dirs_request::DescribableLogDirTopic;
 use gracchus_kafka_proto::messages::{
     AlterPartitionReassignmentsRequest, AlterReplicaLogDirsRequest,
     ListPartitionReassignmentsRequest,
@@ -173,9 +174,22 @@ impl Admin {
             .iter()
             .map(|replica| (replica.clone(), ReplicaDirs::default()))
             .collect();
-        let brokers: BTreeSet<i32> = replicas.iter().map(|r| r.broker).collect();
-        for broker in brokers {
-            for dir in self.describe_log_dirs(broker).await? {
+        let mut by_broker: BTreeMap<i32, BTreeMap<&str, Vec<i32>>> = BTreeMap::new();
+        for Replica { broker, partition } in replicas {
+            let topics = by_broker.entry(*broker).or_default();
+            let partitions = topics.entry(&partition.topic).or_default();
+            partitions.push(partition.partition);
+        }
+        for (broker, topics) in by_broker {
+            let topics = topics
+                .into_iter()
+                .map(|(topic, partitions)| DescribableLogDirTopic {
+                    topic: topic.to_owned(),
+                    partitions,
+                    ..Default::default()
+                });
+            let dirs = self.describe_log_dirs(broker, Some(topics.collect()));
+            for dir in dirs.await? {
                 if dir.error_code != 0 {
                     continue;
                 }

@@ -62,13 +62,7 @@ fn list(text: &str) -> Vec<&str> {
 async fn execute(o: &Options) -> Result<(), Failure> {
     let properties = properties(o.command_config.as_deref(), &[])?;
     let admin = Admin::new(connect(&o.bootstrap_server, &properties, "gracchus-log-dirs").await?);
-    let live: Vec<i32> = admin
-        .describe_cluster()
-        .await?
-        .nodes
-        .iter()
-        .map(|n| n.id)
-        .collect();
+    let live = admin.broker_ids().await?;
     let wanted: BTreeSet<i32> = list(&o.broker_list)
         .into_iter()
         .map(|id| {
@@ -78,24 +72,20 @@ async fn execute(o: &Options) -> Result<(), Failure> {
         .collect::<Result<_, _>>()?;
     let joined =
         |ids: &mut dyn Iterator<Item = &i32>| ids.map(i32::to_string).collect::<Vec<_>>().join(",");
-    let unknown = joined(&mut wanted.iter().filter(|id| !live.contains(id)));
+    let unknown = joined(&mut wanted.difference(&live));
     if !unknown.is_empty() {
         return Err(Failure::usage(format!(
             "The given brokers do not exist from --broker-list: {unknown}. Current existent brokers: {}",
             joined(&mut live.iter())
         )));
     }
-    let brokers: Vec<i32> = if wanted.is_empty() {
-        live
-    } else {
-        wanted.into_iter().collect()
-    };
+    let brokers = if wanted.is_empty() { live } else { wanted };
     let topics = list(&o.topic_list);
     let mut out = std::io::stdout().lock();
     writeln!(out, "Querying brokers for log directories information")?;
     let mut documents = Vec::new();
     for broker in &brokers {
-        let dirs = admin.describe_log_dirs(*broker).await?;
+        let dirs = admin.describe_log_dirs(*broker, None).await?;
         let dirs: Vec<_> = dirs.iter().map(|dir| directory(dir, &topics)).collect();
         documents.push(json!({"broker": broker, "logDirs": dirs}));
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use gracchus_kafka_proto::ErrorCode;
-use gracchus_log::{AppendError, LogError, PartitionLog};
+use gracchus_log::PartitionLog;
 
 use super::steps::{LogView, Outcome, Step, What};
 use super::truncation::cut;
+use crate::replica::failure::Failure;
 use crate::replica::manager::{Hosted, ReplicaManager};
 use crate::replica::partition::Partition;
 
@@ -17,28 +18,6 @@ pub fn view(log: &PartitionLog) -> LogView {
         end: log.log_end_offset(),
         high_watermark: log.high_watermark(),
         latest_epoch: log.latest_epoch(),
-    }
-}
-
-/// A step could not be done.
-enum Failure {
-    Log(LogError),
-    /// The records are not what the log can take; they may be with the next answer.
-    Records(String),
-}
-
-impl From<LogError> for Failure {
-    fn from(error: LogError) -> Self {
-        Self::Log(error)
-    }
-}
-
-impl From<AppendError> for Failure {
-    fn from(error: AppendError) -> Self {
-        match error {
-            AppendError::Log(error) => Self::Log(error),
-            other => Self::Records(other.to_string()),
-        }
     }
 }
 
@@ -60,6 +39,7 @@ impl ReplicaManager {
                 self.throttled(step, outcome, now_ms)
             }
             Some(Err(Failure::Records(reason))) => {
+                // they may be with the next answer
                 tracing::error!(partition = %id, "what the leader sent cannot be appended: {reason}");
                 Outcome::Later
             }

@@ -1,16 +1,14 @@
 //! One step of a move: under the role and the logs' locks for as short as it takes, with the reading of the log and the
 //! writing of the copy outside of the role.
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use gracchus_kafka_proto::RecordsPart;
 use gracchus_log::manager::Swapped;
-use gracchus_log::{AppendError, LogError, PartitionLog, ReadLimit, SharedLog, TopicPartition};
+use gracchus_log::{LogError, PartitionLog, ReadLimit, SharedLog, TopicPartition, in_memory};
 
 use super::rules::{Next, next, parting};
 use crate::replica::ReplicaManager;
+use crate::replica::failure::Failure;
 use crate::replica::fetcher::following::view;
 use crate::replica::manager::Hosted;
 use crate::replica::partition::Partition;
@@ -41,28 +39,6 @@ pub enum Outcome {
     Later,
     /// Done, given up, or not possible: there is nothing more to do.
     Ended,
-}
-
-/// A step could not be done.
-enum Failure {
-    Log(LogError),
-    /// The log holds what no log can take.
-    Records(String),
-}
-
-impl From<LogError> for Failure {
-    fn from(error: LogError) -> Self {
-        Self::Log(error)
-    }
-}
-
-impl From<AppendError> for Failure {
-    fn from(error: AppendError) -> Self {
-        match error {
-            AppendError::Log(error) => Self::Log(error),
-            other => Self::Records(other.to_string()),
-        }
-    }
 }
 
 impl Job {
@@ -212,7 +188,11 @@ fn copy(
         let read = log.read(from, most, ReadLimit::LogEnd, true)?;
         (read.parts, cuts, log.log_end_offset())
     };
-    let records = in_memory(parts, current)?;
+    let records = in_memory(&parts).map_err(|source| LogError::Io {
+        op: "read",
+        path: current.lock().dir().to_path_buf(),
+        source,
+    })?;
     // Cut while it was read: the files may hold something else there by now.
     if current.lock().cuts() != cuts {
         return Ok(Some(0));
@@ -245,27 +225,4 @@ fn agree(log: &PartitionLog, copy: &mut PartitionLog, now_ms: i64) -> Result<(),
             return Ok(());
         }
     }
-}
-
-fn in_memory(parts: Vec<RecordsPart>, log: &SharedLog) -> Result<Bytes, LogError> {
-    let mut all = BytesMut::new();
-    for part in parts {
-        match part {
-            RecordsPart::Bytes(bytes) => all.extend_from_slice(&bytes),
-            RecordsPart::File(region) => {
-                let begin = all.len();
-                all.resize(begin + usize::try_from(region.len).unwrap_or(0), 0);
-                let piece = all.get_mut(begin..).unwrap_or_default();
-                region
-                    .file
-                    .read_exact_at(piece, region.offset)
-                    .map_err(|source| LogError::Io {
-                        op: "read",
-                        path: log.lock().dir().to_path_buf(),
-                        source,
-                    })?;
-            }
-        }
-    }
-    Ok(all.freeze())
 }

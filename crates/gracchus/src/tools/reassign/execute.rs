@@ -43,11 +43,8 @@ pub(super) async fn run(admin: &Admin, plan: &Plan, limits: &Limits) -> Result<(
         ));
     }
     let targets = plan.targets();
-    let nodes = admin.describe_cluster().await?.nodes;
-    let unknown = targets
-        .values()
-        .flatten()
-        .find(|id| !nodes.iter().any(|n| n.id == **id));
+    let live = admin.broker_ids().await?;
+    let unknown = targets.values().flatten().find(|id| !live.contains(id));
     if let Some(id) = unknown {
         return Err(Failure::other(format!("Error: Unknown broker id {id}")));
     }

@@ -144,9 +144,8 @@ pub(super) async fn clear(
     topics: &BTreeSet<&str>,
     tell: bool,
 ) -> Result<(), Failure> {
-    let nodes = admin.describe_cluster().await?.nodes;
-    let live: BTreeSet<i32> = nodes.iter().map(|n| n.id).collect();
-    let all: BTreeSet<i32> = live.iter().copied().chain(named).collect();
+    let mut all = admin.broker_ids().await?;
+    all.extend(named);
     let delete = |keys: &[&str]| -> Vec<(String, ConfigOp)> {
         keys.iter()
             .map(|key| ((*key).to_owned(), ConfigOp::Delete))

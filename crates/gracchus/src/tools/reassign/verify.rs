@@ -57,13 +57,7 @@ async fn copies(
         partition: partition.clone(),
     };
     // a broker that is down has nothing to tell, and nothing to copy to
-    let live: BTreeSet<i32> = admin
-        .describe_cluster()
-        .await?
-        .nodes
-        .iter()
-        .map(|n| n.id)
-        .collect();
+    let live = admin.broker_ids().await?;
     let wanted: BTreeSet<Replica> = going_on
         .iter()
         .flat_map(|(p, r)| r.replicas.iter().map(|id| replica(p, *id)))

@@ -9,7 +9,7 @@ use gracchus_client::admin::{
 };
 use gracchus_kafka_proto::Uuid;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 pub(super) async fn run(o: &Options, admin: &Admin) -> Result<(), Failure> {
@@ -46,13 +46,7 @@ pub(super) async fn run(o: &Options, admin: &Admin) -> Result<(), Failure> {
     for (resource, result) in admin.describe_configs(&resources, false).await? {
         configs.insert(resource.name, result?);
     }
-    let live: Vec<i32> = admin
-        .describe_cluster()
-        .await?
-        .nodes
-        .iter()
-        .map(|n| n.id)
-        .collect();
+    let live = admin.broker_ids().await?;
     // not everybody may ask for these
     let moves = admin.list_reassignments().await.unwrap_or_default();
     let reports = o.reports();
@@ -103,7 +97,7 @@ fn is_reported(
     p: &PartitionInfo,
     config: &ResourceConfig,
     moving: Option<&Reassignment>,
-    live: &[i32],
+    live: &BTreeSet<i32>,
 ) -> bool {
     let min_isr = config
         .iter()
@@ -185,7 +179,7 @@ fn document(
     topic: &TopicDescription,
     config: Option<&ResourceConfig>,
     moves: &BTreeMap<TopicPartition, Reassignment>,
-    live: &[i32],
+    live: &BTreeSet<i32>,
 ) -> Value {
     let empty = Vec::new();
     let config = config.unwrap_or(&empty);

@@ -1,6 +1,9 @@
 //! A broker's process: the real replicas, controller, fetcher machines and ZooKeeper session, and between them thin shells
 //! that run on the simulated clock instead of tasks and sockets. A crash drops it.
 
+mod controller;
+mod session;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::pin::Pin;
@@ -13,26 +16,23 @@ use gracchus_broker::metadata::{MetadataCache, update};
 use gracchus_broker::replica::ReplicaManager;
 use gracchus_broker::replica::isr_changes;
 use gracchus_broker::replica::log_config::log_config;
-use gracchus_controller::{Action, ApiResult, Controller, Event as ControllerEvent};
+use gracchus_controller::{Controller, Event as ControllerEvent};
 use gracchus_kafka_proto::messages::AlterPartitionResponse;
 use gracchus_kafka_proto::{ErrorCode, Uuid};
 use gracchus_log::dirs::LogDirs;
 use gracchus_log::{LoadControl, LogManager, LogManagerConfig, PendingLogs};
-use gracchus_registry::json::{
-    BrokerRegistration, ConfigZnode, Endpoint, SecurityProtocol, TopicAssignment,
-};
 use gracchus_registry::op::ZkResult;
-use gracchus_registry::registry::{NewTopic, RegisterOutcome};
+use gracchus_registry::registry::RegisterOutcome;
 use gracchus_registry::{Registry, RegistryError};
 use gracchus_zk_client::stepped::SteppedSession;
-use gracchus_zk_client::{EventReceiver, SessionState, ZkConfig, ZkEvent};
+use gracchus_zk_client::{EventReceiver, ZkConfig};
 
 use crate::answers;
-use crate::cluster::{BROKERS, TOPIC};
+use crate::cluster::TOPIC;
 use crate::control::{Control, RETRY_US};
 use crate::following::{Following, ProcessView};
 use crate::requests::{Purpose, Request, Response};
-use crate::world::{Event, World, ZOOKEEPER};
+use crate::world::{Event, World};
 
 const TICK_US: u64 = 250_000;
 /// Between two looks at a registration that is in the way, and after a failure.
@@ -81,22 +81,6 @@ pub struct Process {
     isr_not_before: u64,
     running: Vec<Running>,
     ticks: u64,
-}
-
-fn registration(id: i32, timestamp_ms: i64) -> BrokerRegistration {
-    BrokerRegistration {
-        version: BrokerRegistration::version_for(|_| true),
-        endpoints: vec![Endpoint {
-            listener: "PLAINTEXT".into(),
-            security_protocol: SecurityProtocol::Plaintext,
-            host: format!("b{id}"),
-            port: 9092,
-        }],
-        rack: None,
-        jmx_port: -1,
-        timestamp_ms,
-        features: BTreeMap::new(),
-    }
 }
 
 impl Process {
@@ -190,118 +174,6 @@ impl Process {
             .push(Box::pin(tokio::task::unconstrained(work)));
     }
 
-    // --- ZooKeeper
-
-    fn keep_session(&mut self, world: &mut World) {
-        let now = Self::zk_now(world);
-        let timeout = self.session.timeout().as_micros() as u64;
-        match self.link {
-            None if self.session.wants_connection(now) && world.reach(self.id, ZOOKEEPER) => {
-                self.link = Some(world.open_link(self.id, self.incarnation));
-                self.session.connected();
-                (self.heard_us, self.sent_us) = (world.now_us, world.now_us);
-            }
-            Some(_) if world.now_us - self.heard_us >= timeout * 2 / 3 => {
-                self.lose_link(world, "nothing heard");
-            }
-            Some(_)
-                if self.session.is_established() && world.now_us - self.sent_us >= timeout / 3 =>
-            {
-                self.session.ping();
-            }
-            _ => {}
-        }
-        self.session.time_out(now);
-    }
-
-    fn lose_link(&mut self, world: &mut World, why: &str) {
-        if let Some(link) = self.link.take() {
-            let id = self.id;
-            world.log(|| format!("{id} loses its connection to ZooKeeper: {why}"));
-            world.cut_by_client(link);
-            self.session.disconnected(Self::zk_now(world));
-        }
-    }
-
-    pub fn from_zookeeper(&mut self, world: &mut World, link: u64) {
-        if self.link != Some(link) {
-            return;
-        }
-        let Some(bytes) = world.next_at_client(link) else {
-            return;
-        };
-        self.heard_us = world.now_us;
-        match self.session.receive(&bytes) {
-            Ok(true) => {}
-            Ok(false) => self.lose_link(world, "the session is over"),
-            Err(error) => self.lose_link(world, &error),
-        }
-    }
-
-    pub fn zookeeper_closed(&mut self, world: &mut World, link: u64) {
-        if self.link == Some(link) {
-            self.lose_link(world, "closed by the server");
-        }
-    }
-
-    fn session_event(&mut self, world: &mut World, event: ZkEvent) {
-        let id = self.id;
-        match event {
-            ZkEvent::Watch(watch) => {
-                world.log(|| format!("{id} is told of {}", watch.path));
-                self.inbox.extend(ControllerEvent::of_watch(&watch.path));
-            }
-            ZkEvent::Session(state) => {
-                world.log(|| format!("{id} session: {state:?}"));
-                match state {
-                    SessionState::Connected { new: true, .. } => {
-                        self.register_at = Some(world.now_us);
-                    }
-                    SessionState::Expired => {
-                        self.inbox.push_back(ControllerEvent::SessionExpired);
-                        let zk = self.registry.zk().clone();
-                        self.run(async move {
-                            zk.reopen().await;
-                            Done::Nothing
-                        });
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// Makes the nodes of a start, then registers; again after a while when somebody stands there already.
-    fn register(&mut self, world: &mut World) {
-        if self.registering || self.register_at.is_none_or(|at| at > world.now_us) {
-            return;
-        }
-        self.registering = true;
-        self.register_at = None;
-        let (registry, id) = (self.registry.clone(), self.id);
-        if self.is_prepared {
-            let own = registration(id, world.now_ms());
-            self.run(async move { Done::Registered(registry.register_broker(id, &own).await) });
-            return;
-        }
-        self.run(async move {
-            if let Err(error) = registry.create_paths_at_start().await {
-                return Done::Prepared(Err(error));
-            }
-            let topic = NewTopic {
-                name: TOPIC.into(),
-                assignment: TopicAssignment {
-                    partitions: BTreeMap::from([(0, BROKERS.to_vec())]),
-                    ..TopicAssignment::default()
-                },
-                config: ConfigZnode::default(),
-            };
-            // one of the three makes it
-            let _ = registry.create_topics(&[topic]).await;
-            Done::Prepared(Ok(()))
-        });
-    }
-
     fn load(&mut self, world: &mut World) {
         let now = world.now_us;
         let Some((_, pending)) = self.pending.take_if(|(at, _)| *at <= now) else {
@@ -319,12 +191,6 @@ impl Process {
         if !logs.load_pending(pending, &|_| default.clone(), now_ms, &control) {
             world.violated(format!("the logs of broker {id} do not load"));
         }
-    }
-
-    fn register_later(&mut self, world: &mut World, pause_us: u64) {
-        let at = world.now_us + pause_us;
-        self.register_at = Some(at);
-        self.wake_at(world, at);
     }
 
     pub fn wake_at(&self, world: &mut World, at: u64) {
@@ -449,52 +315,6 @@ impl Process {
                 isr_changes::answered(&self.replicas, question, unknown, world.now_ms());
                 self.isr_not_before = world.now_us + ISR_RETRY_US;
                 self.wake_at(world, self.isr_not_before);
-            }
-        }
-    }
-
-    // --- the controller
-
-    fn step_controller(&mut self, world: &mut World, event: ControllerEvent) {
-        let id = self.id;
-        let mut next = Some(event);
-        while let Some(event) = next.take() {
-            if !matches!(event, ControllerEvent::ZkResult { .. }) {
-                world.log(|| format!("{id} controller: {}", event.name()));
-            }
-            for action in self.controller.step(event, world.now_ms()) {
-                match action {
-                    Action::Zk { token, ops } => {
-                        world.log(|| {
-                            let paths: Vec<&str> = ops.iter().map(|op| op.path()).collect();
-                            format!("{id} controller: {paths:?}")
-                        });
-                        let registry = self.registry.clone();
-                        self.run(async move { Done::Zk(token, registry.execute(ops).await) });
-                    }
-                    Action::Send { broker_id, request } => {
-                        if let Some(overrun) = self.control.send(broker_id, request) {
-                            next = Some(overrun);
-                        }
-                    }
-                    Action::Connect { broker_id, .. } => self.control.connect(broker_id),
-                    Action::Disconnect { broker_id } => self.control.disconnect(broker_id),
-                    Action::Reply { token, result } => {
-                        if let Some(call) = self.open.remove(&token)
-                            && let ApiResult::AlterPartition(answer) = result
-                        {
-                            world.answer(call, Response::AlterPartition(answer));
-                        }
-                    }
-                    Action::SetTimer { timer, after_ms } => {
-                        let at = world.now_us + after_ms * 1000;
-                        self.timers.push((at, ControllerEvent::Timer(timer)));
-                        self.wake_at(world, at);
-                    }
-                    Action::Active(epoch) => {
-                        world.log(|| format!("{id} is controller: {epoch:?}"));
-                    }
-                }
             }
         }
     }
